@@ -23,8 +23,8 @@ use ratatui::layout::Rect;
 use ratatui::{Terminal, TerminalOptions, Viewport};
 use sampletop::app::key::Key;
 use sampletop::app::{AppConfig, AppState, Effect, Input, READ_WITHIN};
-use sampletop::capture::blocked::StackReader;
-use sampletop::capture::ring;
+use sampletop::capture::event_ring;
+use sampletop::capture::stack_reader::StackReader;
 use sampletop::model::facts::recorder::{Limits, Recorder};
 use sampletop::model::facts::snapshot::{Health, Session, Snapshot, Target};
 use sampletop::model::facts::tables::{FrameKind, Location, Named};
@@ -280,7 +280,7 @@ fn walk_a_blocked_stack(bencher: Bencher) {
 
 #[divan::bench]
 fn ring_push_and_pop(bencher: Bencher) {
-    let (mut writer, mut reader) = ring::channel(64 << 10);
+    let (mut writer, mut reader) = event_ring::channel(64 << 10);
     let event = observe(STARTED, 12_345);
     bencher.bench_local(|| {
         assert!(writer.push(black_box(&event)));

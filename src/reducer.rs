@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, s
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::capture::ring::Reader;
+use crate::capture::event_ring::Reader;
 use crate::clock;
 use crate::model::facts::recorder::{Former, Limits, Recorder, View};
 use crate::model::facts::snapshot::{Health, Session, Snapshot, Target};
@@ -452,7 +452,7 @@ impl OwnCpu {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capture::ring;
+    use crate::capture::event_ring;
     use crate::model::vocabulary::frame::{Losses, Tick};
 
     fn session() -> Session {
@@ -481,7 +481,7 @@ mod tests {
 
     #[test]
     fn ends_of_processes_that_are_not_remembered_take_no_room() {
-        let (mut writer, reader) = ring::channel(1 << 12);
+        let (mut writer, reader) = event_ring::channel(1 << 12);
         let target = |pid| Target {
             pid,
             start: 1,
@@ -525,7 +525,7 @@ mod tests {
 
     #[test]
     fn the_first_snapshot_is_soon_followed_by_another() {
-        let (mut writer, reader) = ring::channel(1 << 12);
+        let (mut writer, reader) = event_ring::channel(1 << 12);
         let (sender, snapshots) = channel();
         let nothing = || Conditions {
             capture: "perf".into(),

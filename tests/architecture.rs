@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use source::{cycle, node, related, rust_files, source};
 
 /// Permitted uses between modules. Besides these, every module may use [`ANYONE`]; any other use is
-/// forbidden. A longer path permits that part of a module only. `capture::ring` counts as a module
-/// of its own, because both of its ends use it.
+/// forbidden. A longer path permits that part of a module only. `capture::event_ring` counts as a
+/// module of its own, because both of its ends use it.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("main", &["cli", "commands"]),
     (
@@ -61,11 +61,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("sinks", &[]),
     (
         "reducer",
-        &["clock", "capture::ring", "symbols", "runtimes::frame_and_thread_names", "model"],
+        &["clock", "capture::event_ring", "symbols", "runtimes::frame_and_thread_names", "model"],
     ),
     ("demo", &["clock", "process"]),
-    ("capture", &["clock", "capture::ring", "unwinder", "runtimes", "process"]),
-    ("capture::ring", &[]),
+    ("capture", &["clock", "capture::event_ring", "unwinder", "runtimes", "process"]),
+    ("capture::event_ring", &[]),
     // Go's function table supplies names to `symbols`, and describes frames to `unwinder`.
     ("symbols", &["clock", "elf", "process", "model::facts::tables", "pclntab"]),
     ("unwinder", &["clock", "elf", "process", "pclntab"]),
@@ -114,7 +114,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("prost", &["formats"]),
     ("ratatui", &["tui"]),
     ("remoteprocess", &["process"]),
-    ("ringbuf", &["capture::ring"]),
+    ("ringbuf", &["capture::event_ring"]),
     ("rustc_demangle", &["symbols"]),
     (
         "rustix",

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use running::Running;
 use rustix::time::{ClockId, clock_gettime};
-use sampletop::capture::blocked::StackReader;
+use sampletop::capture::stack_reader::StackReader;
 use sampletop::process::files::Files;
 use sampletop::process::memory::Memory;
 use sampletop::process::threads::{Doing, Tasks};

@@ -11,7 +11,7 @@ use std::process::Command;
 // where there is no other.
 use flate2::read::GzDecoder;
 use libfuzzer_sys as _;
-use sampletop::capture::ring::encode;
+use sampletop::capture::event_ring::encode;
 use sampletop::config::Format;
 use sampletop::formats;
 use sampletop::formats::saved;

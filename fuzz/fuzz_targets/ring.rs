@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sampletop::capture::ring::{channel, decode, encode};
+use sampletop::capture::event_ring::{channel, decode, encode};
 use sampletop_fuzz::{Input, within};
 
 fuzz_target!(|data: &[u8]| {

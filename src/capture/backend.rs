@@ -1,4 +1,4 @@
-//! The ways of taking stacks, and which of them this box permits: found out by trying.
+//! The backends of capture, and which of them this machine permits: found out by trying.
 
 use crate::capture::bpf::load::Refusal;
 use crate::capture::bpf::{self, Bpf};
@@ -10,18 +10,18 @@ use crate::model::vocabulary::frame::Ns;
 use crate::process::target::{AttachError, Target, thread_with_memory};
 use crate::process::threads::{ReadError, Tasks};
 
-/// What a way is called where the user sees it.
+/// Kinds of backend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// On-CPU samples by the kernel, threads by its task iterator.
+    /// The kernel samples running threads; its task iterator reads all others.
     Bpf,
-    /// On-CPU samples by the kernel, blocked stacks read as they lie.
+    /// The kernel samples running threads; blocked stacks are read from the target's memory.
     Perf,
-    /// On-CPU samples by the kernel; no access to the target's memory.
+    /// The kernel samples running threads; the target's memory is not accessible.
     CpuOnly,
     /// Names, states and CPU time only.
     States,
-    /// Stops running threads, one at a time; blocked stacks read as they lie.
+    /// Stops running threads, one at a time; blocked stacks are read from the target's memory.
     Ptrace,
 }
 
@@ -37,36 +37,36 @@ impl Kind {
     }
 }
 
-/// A way, opened.
+/// An open backend.
 pub struct Backend {
     pub kind: Kind,
     pub perf: Option<Perf>,
-    /// After `perf`, whose filter it holds: dropped after it.
+    /// Declared after `perf`, which uses its filter, so that it is dropped later.
     pub bpf: Option<Bpf>,
-    /// Stacks of threads that are off the core are read.
+    /// Stacks of threads that are off the core are read from the target's memory.
     pub reads_stacks: bool,
-    /// [`Kind::Ptrace`] would be permitted.
+    /// [`Kind::Ptrace`] is permitted.
     pub may_stop: bool,
-    /// What this backend lacks, and why: where it was not asked for by name.
+    /// What this backend lacks, and why; `None` if the user asked for it by name.
     pub lack: Option<String>,
 }
 
-/// What opening a way depends on.
+/// Inputs of [`open`].
 pub struct Setting<'a> {
-    /// The process that it is opened with; others come by [`Backend::add`].
+    /// The process to open the backend with; further ones are added by [`Backend::add`].
     pub target: &'a Target,
     pub tasks: &'a Tasks,
-    /// Between samples of the kernel.
+    /// Interval between samples of the kernel, ns.
     pub interval: Ns,
-    /// Runnable threads that are off the core are read, where the way can.
+    /// Read runnable threads that are off the core, if the backend can.
     pub runnable: bool,
-    /// Descriptors that perf events may take.
+    /// Maximum descriptors for perf events.
     pub descriptors: usize,
     /// sampletop started the target.
     pub own_child: bool,
 }
 
-/// Opens what `choice` asks for; [`CaptureChoice::Auto`] takes the first that is permitted.
+/// Opens the backend of `choice`. [`CaptureChoice::Auto`] takes the first one that is permitted.
 pub fn open(choice: CaptureChoice, setting: &Setting<'_>) -> Result<Backend, AttachError> {
     let pid = setting.target.pid();
     let refused = |(why, fix)| AttachError::NotPermitted { pid, why, fix };
@@ -81,7 +81,7 @@ pub fn open(choice: CaptureChoice, setting: &Setting<'_>) -> Result<Backend, Att
         CaptureChoice::Ptrace if may_stop => return backend(Kind::Ptrace, None, None),
         CaptureChoice::Ptrace if has_access => return Err(refused(no_ptrace())),
         CaptureChoice::Ptrace => return Err(refused(no_access())),
-        // The kernel does not ask whether BPF may look at this process: we do.
+        // The kernel lets BPF read any process, so sampletop checks access itself.
         CaptureChoice::Bpf if !has_access => return Err(refused(no_access())),
         CaptureChoice::Bpf | CaptureChoice::Auto if has_access => {
             match (setting.open_bpf(), choice) {
@@ -105,7 +105,7 @@ pub fn open(choice: CaptureChoice, setting: &Setting<'_>) -> Result<Backend, Att
     }
     let perf = match (setting.open_perf(), choice) {
         (Ok(perf), _) => perf,
-        // Only for a program that we started is stopping threads ours to decide.
+        // Only a program that sampletop started may be stopped without being asked to.
         (Err(_), CaptureChoice::Auto) if setting.own_child && may_stop => {
             return backend(Kind::Ptrace, None, None);
         }
@@ -135,9 +135,8 @@ pub fn open(choice: CaptureChoice, setting: &Setting<'_>) -> Result<Backend, Att
 }
 
 impl Backend {
-    /// Another process is watched, too. `readable`: as [`stacks_readable`] says; without, `bpf`
-    /// leaves it to the files of /proc, because the kernel does not ask whether that may look at
-    /// it.
+    /// Adds a process. `readable`: the result of [`stacks_readable`]. Without that right `bpf`
+    /// leaves the process to the files of /proc, because the kernel lets BPF read any process.
     pub fn add(&mut self, pid: u32, readable: bool) -> std::io::Result<()> {
         if let Some(bpf) = self.bpf.as_mut().filter(|_| readable) {
             bpf.add(pid)?;
@@ -148,7 +147,7 @@ impl Backend {
         Ok(())
     }
 
-    /// No stacks of it are taken any more.
+    /// Stops taking stacks of a process.
     pub fn remove(&mut self, pid: u32) {
         if let Some(bpf) = &mut self.bpf {
             bpf.remove(pid);
@@ -192,7 +191,8 @@ impl Setting<'_> {
     }
 }
 
-/// Asks for one thread's registers: the same right is needed to read its stack, or to stop it.
+/// Asks the kernel for the registers of one thread. The right to read its stack, or to stop it, is
+/// the same.
 pub fn stacks_readable(target: &Target, tasks: &Tasks) -> bool {
     let tid = thread_with_memory(target.pid()).unwrap_or(target.pid());
     let mut files = tasks.thread(tid);
@@ -201,7 +201,7 @@ pub fn stacks_readable(target: &Target, tasks: &Tasks) -> bool {
     answer != Err(ReadError::NotPermitted)
 }
 
-/// Why stacks are not readable, and the one fix.
+/// Returns why stacks are not readable, and the one fix.
 fn no_access() -> (String, String) {
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
     if matches!(scope.trim(), "1" | "2" | "3") {
@@ -213,7 +213,8 @@ fn no_access() -> (String, String) {
     ("the kernel grants no ptrace access to it".into(), "run sampletop as root".into())
 }
 
-/// A filter of system calls, as containers have it, forbids more than the rights of processes do.
+/// Returns reason and fix where a filter of system calls, as in containers, forbids ptrace although
+/// the rights of the process would permit it.
 fn no_ptrace() -> (String, String) {
     (
         "the system call ptrace is forbidden here".into(),

@@ -1,16 +1,16 @@
-//! Which CPUs there are.
+//! The list of online CPUs.
 
 use std::io;
 
-/// CPUs online now, from a list such as `0-3,8`.
+/// Returns the CPUs that are online now, from a list such as `0-3,8`.
 pub fn online_cpus() -> io::Result<Vec<u32>> {
     parse_cpu_list(&std::fs::read_to_string("/sys/devices/system/cpu/online")?)
         .ok_or_else(|| io::Error::other("cannot read the list of online CPUs"))
 }
 
-/// What came of opening an event on a CPU of that list. One that went offline since, or that is in
-/// the list before perf may use it (Linux 6.18, for some ms), is nothing to complain of: it is
-/// looked for again every second.
+/// Returns success if an event could not be opened because its CPU is not available. The CPU may
+/// have gone offline since. Linux 6.18 also lists it for some ms before perf may use it. It is
+/// tried again every second.
 pub fn unless_offline(opened: io::Result<()>) -> io::Result<()> {
     match opened {
         Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),

@@ -1,18 +1,17 @@
-//! How often to look, so that sampletop itself stays cheap: where looking costs more than it may,
-//! the interval is stretched, and made shorter again, slowly, once that is affordable.
+//! Limits sampletop's own CPU use. Where sampling costs more than permitted, the interval is
+//! stretched. It is shortened again, slowly, once that is affordable.
 //!
-//! Pure: the times and the CPU figures come from outside. Intervals are steps of a ladder (10, 15,
-//! 20, 30, 50, ... ms for 10 ms asked), so that a figure on the screen stands still. Three rules
-//! keep it there:
+//! The governor is pure: times and CPU figures come from outside. Intervals are steps of a ladder
+//! (10, 15, 20, 30, 50, ... ms for 10 ms asked), so that the figure on the screen rarely changes.
+//! Three rules keep it stable:
 //!
-//! * Longer at once when what may be used in 5 s has been used up since the last change (but at
-//!   most 5 s ago), by as many steps as the cost asks for.
-//! * Shorter only after a time of patience, and only where the cost at the shorter interval, all of
-//!   it taken for the cost of looks, stays well below the bound. (Some of the cost does not depend
-//!   on the interval; so where there is room, but not that much, one step is tried after a longer
-//!   time.)
-//! * What has to be taken back soon is: to the interval before, with twice the patience, and one
-//!   step at a time from then on. What lasted halves the patience.
+//! * It is stretched at once when the CPU time permitted in 5 s has been used up since the last
+//!   change, or in the last 5 s if that is later. The cost decides by how many steps.
+//! * It is shortened only after a time of patience, and only if the expected cost stays well below
+//!   the bound. The estimate takes the whole cost as that of ticks. But part of it does not depend
+//!   on the interval. So with less room one step is tried after a longer time.
+//! * A shorter interval that soon proves too expensive is taken back. The patience doubles, and
+//!   from then on intervals shorten one step at a time. An interval that lasts halves the patience.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,57 +19,57 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::model::vocabulary::frame::{Ns, SECOND};
 
-/// The bound, and the CPU time that counts beside the sampler's.
+/// The bound of CPU use, and the CPU time that counts beside the sampler's.
 #[derive(Clone, Debug)]
 pub struct Overhead {
-    /// Of one core.
+    /// Percent of one core.
     pub percent: f64,
-    /// CPU time of the reducer, ns since it began, which its thread writes here.
+    /// CPU time of the reducer since it began, ns. Its thread writes it.
     pub reducer_ns: Arc<AtomicU64>,
 }
 
-/// The time over which use is averaged.
+/// Time over which use is averaged, ns.
 const SPAN: Ns = 5 * SECOND;
-/// Attaching is not governed: mappings are read and unwind tables loaded, once.
+/// Time after the start that is not governed, ns: mappings are read and unwind tables loaded, once.
 const ATTACHING: Ns = SECOND;
-/// Intervals are not stretched beyond this.
+/// Maximum interval, ns.
 const LONGEST: Ns = 10 * SECOND;
-/// A decision aims below the bound by so much.
+/// Share of the bound that a stretched interval aims at.
 const AIM: f64 = 0.9;
-/// What a shorter interval is expected to cost must be below this part of the bound.
+/// Share of the bound below which the expected cost of a shorter interval must lie.
 const ROOM: f64 = 0.75;
-/// One change stretches by this factor at most: what was a single burst is soon undone.
-const STRETCH_MOST: f64 = 4.0;
-/// At first, and at most.
+/// Maximum factor of one stretch, so that a single burst is soon undone.
+const MAX_STRETCH: f64 = 4.0;
+/// Patience at first, and at most, ns.
 const PATIENCE: (Ns, Ns) = (10 * SECOND, 640 * SECOND);
-/// Time after which a shorter interval that was kept has proved itself.
+/// Time after which a shorter interval counts as lasting, ns.
 const LASTED: Ns = 600 * SECOND;
-/// A step for which there may or may not be room is tried after this multiple of the patience.
+/// Multiple of the patience after which a step is tried although its cost is uncertain.
 const TRY_AFTER: u64 = 6;
-/// Use is noted so often.
+/// Minimum time between recorded readings of use, ns.
 const NOTE_EVERY: Ns = SECOND / 4;
 
 /// Decides on the interval.
 pub struct Governor {
-    /// CPU ns that may be used per ns.
+    /// CPU time that may be used, ns per ns.
     bound: f64,
     asked: Ns,
-    /// On the ladder above `asked`.
+    /// Step of the ladder above `asked`.
     step: u32,
-    /// (when, CPU ns until then) since the last change, oldest first, up to [`Governor::patience`]
-    /// ago.
+    /// Readings (time, total CPU ns) since the last change, oldest first, up to
+    /// [`Governor::patience`] ago.
     used: VecDeque<(Ns, u64)>,
-    /// Nothing counts before this.
+    /// Use before this time is not counted.
     from: Option<Ns>,
     changed: Ns,
     patience: Ns,
-    /// The last change made the interval shorter, from this step, and it is not known yet whether
-    /// that lasts.
+    /// Step before the last change, if that made the interval shorter and it is not known yet
+    /// whether it lasts.
     on_trial: Option<u32>,
 }
 
 impl Governor {
-    /// `percent` of one core; `asked` is the shortest interval.
+    /// Makes a governor with a bound of `percent` of one core. `asked`: the shortest interval.
     pub fn new(percent: f64, asked: Ns) -> Governor {
         Governor {
             bound: percent / 100.0,
@@ -84,18 +83,18 @@ impl Governor {
         }
     }
 
-    /// The user asks for another interval, from now on.
+    /// Sets the interval that the user asks for.
     pub fn ask(&mut self, asked: Ns) {
         (self.asked, self.step, self.on_trial) = (asked.max(1), 0, None);
         self.used.clear();
     }
 
-    /// The interval in force.
+    /// Returns the interval in force.
     pub fn interval(&self) -> Ns {
         rung(self.asked, self.step)
     }
 
-    /// Takes in what was used until `at`, since whenever; the interval from now on, if it changes.
+    /// Takes the total CPU time at `at`. Returns the new interval, if it changes.
     pub fn observe(&mut self, at: Ns, cpu_ns: u64) -> Option<Ns> {
         let from = *self.from.get_or_insert(at + ATTACHING);
         if at < from {
@@ -106,7 +105,7 @@ impl Governor {
             return None;
         };
         let interval = self.interval();
-        // There was no observation in between: that is not its cost.
+        // Nothing was sampled in between: that time is not its cost.
         if at < last || cpu_ns < last_cpu || at - last > SECOND.max(3 * interval) {
             self.begin(at, cpu_ns);
             return None;
@@ -115,7 +114,7 @@ impl Governor {
             return None;
         }
         self.used.push_back((at, cpu_ns));
-        // The first reading before the time that counts stays, so that all of that time is covered.
+        // The last reading before the span stays, so that the whole span is covered.
         while self.used.get(1).is_some_and(|(time, _)| *time + self.patience.max(SPAN) <= at) {
             self.used.pop_front();
         }
@@ -131,8 +130,8 @@ impl Governor {
         self.changed = at;
     }
 
-    /// CPU ns used per ns in the last `span`, or in less if the last change was later; and the ns
-    /// used.
+    /// Returns the CPU ns used per ns, and the CPU ns used. Covers the last `span`, or the time
+    /// since the last change if that is shorter.
     fn used_within(&self, span: Ns, at: Ns, cpu_ns: u64) -> (f64, u64) {
         let begin =
             self.used.iter().rev().find(|(time, _)| time + span <= at).or(self.used.front());
@@ -141,12 +140,11 @@ impl Governor {
         (used as f64 / (at - from).max(1) as f64, used)
     }
 
-    /// The step to take where too much is used.
+    /// Returns the step to stretch to, if too much is used.
     fn stretched(&mut self, at: Ns, cpu_ns: u64) -> Option<u32> {
         let interval = self.interval();
         let (rate, used) = self.used_within(SPAN, at, cpu_ns);
-        // Of a slow rhythm one look may use as much as it likes, if its whole interval makes up for
-        // it.
+        // With a long interval one tick may use any amount, if the whole interval makes up for it.
         let too_much = rate > self.bound && used as f64 > self.bound * SPAN as f64;
         if !too_much || interval >= LONGEST {
             return None;
@@ -155,7 +153,7 @@ impl Governor {
             self.patience = (2 * self.patience).min(PATIENCE.1);
             return Some(before);
         }
-        let factor = (rate / (AIM * self.bound)).min(STRETCH_MOST);
+        let factor = (rate / (AIM * self.bound)).min(MAX_STRETCH);
         let wanted = (interval as f64 * factor) as Ns;
         let mut step = self.step + 1;
         while rung(self.asked, step) < wanted.min(LONGEST) {
@@ -164,7 +162,7 @@ impl Governor {
         Some(step)
     }
 
-    /// The step to come back to where there is room.
+    /// Returns the step to shorten to, if there is room.
     fn shortened(&mut self, at: Ns, cpu_ns: u64) -> Option<u32> {
         let unchanged = at.saturating_sub(self.changed);
         if self.on_trial.is_some() && unchanged >= LASTED {
@@ -193,8 +191,8 @@ impl Governor {
     }
 }
 
-/// `asked` stretched by 1, 1.5, 2, 3, 5, 7, 10, 15, ...; at most [`LONGEST`], and never below
-/// `asked`.
+/// Returns `asked` stretched by 1, 1.5, 2, 3, 5, 7, 10, 15, ...: at most [`LONGEST`], and never
+/// below `asked`.
 fn rung(asked: Ns, step: u32) -> Ns {
     const TENTHS: [u64; 6] = [10, 15, 20, 30, 50, 70];
     let tens = 10u64.saturating_pow(step / TENTHS.len() as u32);
@@ -203,7 +201,7 @@ fn rung(asked: Ns, step: u32) -> Ns {
     Ns::try_from(stretched).unwrap_or(Ns::MAX).clamp(asked, LONGEST.max(asked))
 }
 
-/// The interval asked for, and what the governor makes of it where there is one.
+/// The interval asked for, and its governor, if there is one.
 pub struct Pace {
     asked: Ns,
     governed: Option<(Governor, Overhead)>,
@@ -228,19 +226,19 @@ impl Pace {
         }
     }
 
-    /// See [`Governor::observe`]; the reducer's time is added here.
+    /// Calls [`Governor::observe`] with the sampler's and the reducer's CPU time.
     pub fn observe(&mut self, at: Ns, sampler_ns: u64) -> Option<Ns> {
         let (governor, overhead) = self.governed.as_mut()?;
         governor.observe(at, sampler_ns + overhead.reducer_ns.load(Ordering::Relaxed))
     }
 
-    /// What the user is told while the interval is stretched.
+    /// Returns the notice for the user while the interval is stretched.
     pub fn notice(&self) -> Option<String> {
         let (governor, overhead) = self.governed.as_ref()?;
         let ms = |ns: Ns| format!("{}ms", ns as f64 / 1e6);
         (governor.interval() > self.asked).then(|| {
             format!(
-                "samples every {} instead of {}, or sampletop would use more than {} % of a core (--max-overhead)",
+                "samples every {} instead of {}, to use at most {} % of a core (--max-overhead)",
                 ms(governor.interval()),
                 ms(self.asked),
                 overhead.percent

@@ -1,4 +1,5 @@
-//! A perf event's memory-mapped ring: the kernel writes records, we read them where they lie.
+//! The memory-mapped ring of a perf event: the kernel writes records, sampletop reads them in
+//! place.
 
 #![expect(unsafe_code, reason = "reads the ring that the kernel shares with us")]
 
@@ -13,7 +14,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use crate::model::vocabulary::frame::{FrameCode, Marker, Ns, RawFrame};
 use crate::unwinder::Registers;
 
-/// What every sample of ours carries, in the order in which the kernel writes it.
+/// Fields of every sample, in the order in which the kernel writes them.
 pub const SAMPLE_TYPE: u64 = (sys::PERF_SAMPLE_IDENTIFIER
     | sys::PERF_SAMPLE_TID
     | sys::PERF_SAMPLE_TIME
@@ -21,7 +22,7 @@ pub const SAMPLE_TYPE: u64 = (sys::PERF_SAMPLE_IDENTIFIER
     | sys::PERF_SAMPLE_REGS_USER
     | sys::PERF_SAMPLE_STACK_USER) as u64;
 
-/// Of these, what other records carry too.
+/// Those of these fields that other records carry too.
 pub const SAMPLE_ID_TYPE: u64 =
     (sys::PERF_SAMPLE_IDENTIFIER | sys::PERF_SAMPLE_TID | sys::PERF_SAMPLE_TIME) as u64;
 
@@ -33,38 +34,37 @@ const REGISTER_COUNT: usize = 17;
 /// One sample, borrowed from the ring.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample<'a> {
-    /// The event's id; for an inherited event that of the event it was inherited from.
+    /// Id of the event; for an inherited event, of the event it was inherited from.
     pub id: u64,
     pub pid: u32,
     pub tid: u32,
     pub at: Ns,
-    /// Empty for a thread in user mode, and where the kernel does not let itself be sampled.
+    /// Empty for a thread in user mode, and where the kernel forbids sampling in kernel mode.
     pub kernel: Callchain<'a>,
-    /// As they were when the kernel was entered. `None`: no 64-bit user registers (a thread of the
-    /// kernel's own, a thread that is ending, 32-bit code).
+    /// User registers at entry to the kernel. `None` without 64-bit user registers: a kernel
+    /// thread, an exiting thread, 32-bit code.
     pub registers: Option<Registers>,
-    /// From rsp upwards; empty when none could be copied.
+    /// Bytes from rsp upwards; empty if none could be copied.
     pub stack: &'a [u8],
-    /// Bytes that the kernel had room for. It copies fewer where a page is not in memory.
+    /// Bytes of stack that were asked for. The kernel copies fewer if a page is not in memory.
     pub stack_room: usize,
 }
 
-/// The kernel's part of a sample: addresses, innermost first, between marks that say whose they
-/// are.
+/// Kernel part of a call chain: addresses, innermost first, between markers of their context.
 #[derive(Clone, Copy, Debug)]
 pub struct Callchain<'a>(&'a [u8]);
 
-/// Frames of the kernel on one stack, at most. Its own limit (kernel.perf_event_max_stack) is the
-/// same by default.
+/// Maximum kernel frames of a stack. The kernel's own limit (kernel.perf_event_max_stack) has the
+/// same default.
 pub const KERNEL_FRAMES: usize = 127;
 
-/// Values from here on are marks: PERF_CONTEXT_MAX, -4095.
+/// Smallest context marker: PERF_CONTEXT_MAX, -4095.
 const CONTEXTS: u64 = -4095i64 as u64;
 const CONTEXT_KERNEL: u64 = -128i64 as u64;
 
 impl Callchain<'_> {
-    /// Appends the kernel's frames, innermost first. `deepest`: what the kernel was asked for;
-    /// where it gave that number there may be more, which a marker says.
+    /// Appends the kernel's frames, innermost first. `deepest`: maximum frames that the kernel was
+    /// asked for. A chain of that length may be cut, so it ends in a marker.
     pub fn frames(self, deepest: usize, out: &mut Vec<RawFrame>) {
         let most = deepest.min(KERNEL_FRAMES);
         let words = self
@@ -88,51 +88,52 @@ impl Callchain<'_> {
     }
 }
 
-/// Of a canonical address in the upper half. A return address may be the first of another function,
-/// if the call never returns: what is kept lies in the call.
+/// Returns the frame of a canonical address in the upper half. A return address may be the first
+/// one of another function, if the call never returns. So the frame holds an address inside the
+/// call.
 pub fn kernel_frame(address: u64, exact: bool) -> Option<RawFrame> {
     let address = address - u64::from(!exact && address != 0);
     (address >> 47 == 0x1_ffff).then(|| RawFrame::new(FrameCode::Kernel { address }))
 }
 
-/// A process has mapped executable memory, or made some executable.
+/// A mapping report: a process has mapped executable memory, or made memory executable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mapped<'a> {
     pub pid: u32,
     pub at: Ns,
     pub start: u64,
     pub end: u64,
-    /// In the file.
+    /// Offset in the file.
     pub offset: u64,
     pub device: (u32, u32),
     pub inode: u64,
     pub path: &'a [u8],
 }
 
-/// One record, as far as we want it.
+/// One record, with the fields that sampletop uses.
 #[derive(Clone, Copy, Debug)]
 pub enum Record<'a> {
     Sample(Sample<'a>),
     Mapped(Mapped<'a>),
-    /// The number of records that found the ring full.
+    /// Number of records that found the ring full.
     Lost(u64),
     Throttled,
     Other,
 }
 
-/// The mapping: one page of control data, then the records.
+/// The mapped ring: one page of control data, then the records.
 pub struct KernelRing {
     base: *mut u8,
     page: usize,
     size: usize,
-    /// How far we have read; the kernel's positions only ever grow.
+    /// Position up to which records were consumed. Positions of the kernel only grow.
     tail: u64,
-    /// How far [`KernelRing::scan`] has come, where it is used.
+    /// Position up to which [`KernelRing::scan`] has come, if it is used.
     scanned: Option<u64>,
     scratch: Vec<u8>,
 }
 
-// SAFETY: the mapping belongs to this value alone; the kernel is the only other party and keeps to
+// SAFETY: the mapping belongs to this value alone. The kernel is the only other party and keeps to
 // the protocol of data_head and data_tail, whichever of our threads reads.
 unsafe impl Send for KernelRing {}
 
@@ -176,7 +177,7 @@ impl KernelRing {
     }
 
     fn publish_tail(&self) {
-        // SAFETY: as in `head`; release keeps our reads of the records before the kernel may
+        // SAFETY: as in `head`. Release orders our reads of the records before the kernel may
         // overwrite them.
         unsafe {
             AtomicU64::from_ptr(addr_of_mut!((*self.control()).data_tail))
@@ -184,15 +185,15 @@ impl KernelRing {
         }
     }
 
-    /// Hands each record to `f` until the ring is empty, or `f` answers false: that record stays
-    /// for the next time. So does what [`KernelRing::scan`] would hand over and has not come to
-    /// yet: it was written since.
+    /// Passes each record to `f` until the ring is empty, or `f` returns false: that record stays.
+    /// A record that [`KernelRing::scan`] would pass on, and has not reached, stays too: it was
+    /// written after the scan.
     pub fn drain(&mut self, mut f: impl FnMut(Record<'_>) -> bool) {
         let head = self.head();
         let mut scratch = std::mem::take(&mut self.scratch);
         if head.wrapping_sub(self.tail) > self.size as u64 {
-            // No kernel that keeps to the protocol is further ahead than the ring is long, or goes
-            // back. What lies between is nothing, and could be 2^64 bytes of it.
+            // A kernel that keeps to the protocol is never further ahead than the ring's size, and
+            // never goes back. The bytes between are no records, and could be 2^64.
             self.tail = head;
         }
         while self.tail < head {
@@ -206,7 +207,7 @@ impl KernelRing {
             let kind = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]);
             let size = usize::from(u16::from_ne_bytes([header[6], header[7]]));
             if size < header.len() || size > left {
-                // Only a kernel that breaks the protocol gets us here; start again at its head.
+                // Only a kernel that breaks the protocol leads here: continue at its head.
                 self.tail = head;
                 break;
             }
@@ -220,15 +221,16 @@ impl KernelRing {
                 break;
             }
             self.tail += size as u64;
-            // At once: a stack takes an eighth of the ring, and the kernel drops what finds it
-            // full.
+            // Published after each record. A stack takes an eighth of the ring, and the kernel
+            // drops records that find it full.
             self.publish_tail();
         }
         self.publish_tail();
         self.scratch = scratch;
     }
 
-    /// Hands each record that is not a sample to `f` ahead of its turn, once; all stay.
+    /// Passes each record that is not a sample to `f`, once and ahead of its order. All records
+    /// stay.
     pub fn scan(&mut self, mut f: impl FnMut(Record<'_>)) {
         let head = self.head();
         if head.wrapping_sub(self.tail) > self.size as u64 {
@@ -260,7 +262,7 @@ impl KernelRing {
         self.scratch = scratch;
     }
 
-    /// The bytes of a record: in place, or copied together where it wraps.
+    /// Returns the bytes of a record: in place, or copied if the record wraps.
     fn record<'a>(&'a self, at: u64, size: usize, scratch: &'a mut Vec<u8>) -> &'a [u8] {
         let offset = (at % self.size as u64) as usize;
         if offset + size <= self.size {
@@ -338,8 +340,8 @@ fn parse_sample<'a>(bytes: &mut Bytes<'a>) -> Option<Sample<'a>> {
         let filled = bytes.word()? as usize;
         stack = &reserved[..filled.min(room)];
     }
-    // Ids of other pid namespaces read as 0, those of tasks already released as -1: neither is
-    // anybody's target.
+    // Ids of other pid namespaces read as 0, and those of released tasks as -1. Neither is the id
+    // of a target.
     Some(Sample {
         id,
         pid: ids as u32,
@@ -352,9 +354,9 @@ fn parse_sample<'a>(bytes: &mut Bytes<'a>) -> Option<Sample<'a>> {
     })
 }
 
-/// `{ u32 pid, tid; u64 addr, len, pgoff; u32 maj, min; u64 ino, ino_generation; u32 prot, flags;
-/// char filename[]; }`, then, as sample_id_all asks, what there is of [`SAMPLE_TYPE`] in
-/// `sample_id`: `{ u32 pid, tid; u64 time; u64 id; }`.
+/// Layout: `{ u32 pid, tid; u64 addr, len, pgoff; u32 maj, min; u64 ino, ino_generation; u32 prot,
+/// flags; char filename[]; }`. Then, as sample_id_all asks, the fields of [`SAMPLE_TYPE`] that
+/// `sample_id` has: `{ u32 pid, tid; u64 time; u64 id; }`.
 fn parse_mapped<'a>(bytes: &mut Bytes<'a>) -> Option<Mapped<'a>> {
     const SAMPLE_ID: usize = 24;
     let pid = bytes.word()? as u32;
@@ -369,12 +371,13 @@ fn parse_mapped<'a>(bytes: &mut Bytes<'a>) -> Option<Mapped<'a>> {
     Some(Mapped { pid, at, start, end: start.checked_add(length)?, offset, device, inode, path })
 }
 
-/// From the kernel's order (bits of [`SAMPLE_REGISTERS`]) to ours: rax rbx rcx rdx rsi rdi r8..r15.
+/// Converts from the kernel's order (bits of [`SAMPLE_REGISTERS`]) to ours: rax rbx rcx rdx rsi rdi
+/// r8..r15.
 fn to_registers(values: &[u64; REGISTER_COUNT]) -> Registers {
     let mut general = [0; 14];
     general[..6].copy_from_slice(&values[..6]);
     general[6..].copy_from_slice(&values[9..]);
-    // Kernels before 5.11 gave -1 for the registers that a system call's entry did not save.
+    // Kernels before 5.11 return -1 for registers that the entry of a system call did not save.
     let rbp = Some(values[6]).filter(|rbp| *rbp != u64::MAX);
     Registers { rip: values[8], rsp: values[7], rbp, general, general_known: true }
 }

@@ -1,19 +1,18 @@
-//! Takes stacks: one sampler thread for all targets, one file per way, the schedule, the ring.
+//! Takes stacks: one sampler thread for all targets, the backends, the tick schedule, and the event
+//! ring.
 
 pub mod backend;
-pub mod blocked;
 pub mod bpf;
 mod cpus;
+pub mod event_ring;
+pub mod exec_detector;
 pub mod governor;
 pub mod kernel_ring;
-pub mod parked;
 pub mod perf;
-pub mod program;
 pub mod ptrace;
-pub mod ring;
 mod sampler;
 pub mod schedule;
-mod standstill;
+pub mod stack_reader;
 pub mod thread_scan;
 
 use std::os::fd::OwnedFd;
@@ -39,7 +38,7 @@ use crate::unwinder::framehop::FramehopUnwinder;
 #[cfg(feature = "libunwind")]
 use crate::unwinder::libunwind::LibunwindUnwinder;
 
-/// How to sample.
+/// Settings of a sampler.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub choice: CaptureChoice,
@@ -47,69 +46,68 @@ pub struct Plan {
     pub interval: Duration,
     /// The target is a program that sampletop started: [`CaptureChoice::Auto`] may take `ptrace`.
     pub own_child: bool,
-    /// Go on when all processes have ended: others may come.
+    /// Keep running after all processes have exited, because others may be added.
     pub outlasts: bool,
-    /// Keep what sampletop uses itself below this, by longer intervals.
+    /// Limit of sampletop's own CPU use, kept by longer intervals.
     pub overhead: Option<Overhead>,
-    /// One stack of each thread is wanted, and soon: the kernel samples at a tenth of the interval,
-    /// and threads that wait for a core are read as they lie, where that is possible. A thread is
-    /// not stopped a second time.
+    /// Take one stack of each thread, quickly. The kernel samples at a tenth of the interval.
+    /// Threads that wait for a core are read too, where the backend can. No thread is stopped a
+    /// second time.
     pub once: bool,
 }
 
-/// What the sampler can be told while it runs. Takes effect at once.
+/// Commands to a running sampler. Each takes effect at once.
 #[derive(Clone, Debug)]
 pub enum Control {
-    /// Look at this process, too.
+    /// Sample this process too.
     Add(Arc<Target>),
     Interval(Duration),
-    /// No looks until [`Control::Resume`]; the time between is reported as a gap.
+    /// Take no observations until [`Control::Resume`]. The time between is reported as a gap.
     Pause,
     Resume,
     Use(CaptureChoice),
-    /// A child of ours that was held has gone on to its exec: it is looked at now, not with the
-    /// next tick.
+    /// A child that sampletop had kept from its exec now continues. It is observed at once, before
+    /// the next tick.
     Started,
     Stop,
 }
 
-/// How the sampler fares.
+/// State of the sampler, for the user.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Status {
-    /// The way of capture as the header names it: `bpf`, `perf`, `cpu-only`, `states`, `ptrace
-    /// (stops threads)`.
+    /// The backend as the header names it: `bpf`, `perf`, `cpu-only`, `states`, `ptrace (stops
+    /// threads)`.
     pub backend: String,
-    /// One sentence for the user: a shortfall, or why the way changed.
+    /// One sentence for the user: what is missing, or why the backend changed.
     pub notice: Option<String>,
-    /// No on-CPU stacks now, and `ptrace` would give them.
+    /// The backend takes no on-CPU stacks, and `ptrace` would be permitted.
     pub ptrace_would_help: bool,
-    /// False where the kernel forbids sampling in kernel mode: system time has no on-CPU samples
-    /// then.
+    /// False if the kernel forbids sampling in kernel mode. System time has no on-CPU samples then.
     pub kernel_visible: bool,
-    /// The interval asked for; the one in force comes with each tick.
+    /// The interval asked for; each tick carries the interval in force.
     pub interval_asked: Ns,
 }
 
-/// Makes an unwinder for the program that a process runs now; called again after each exec.
+/// Makes an unwinder for the program that a process runs now. Called again after each exec.
 pub type MakeUnwinder = Box<dyn FnMut(u32) -> Box<dyn Unwinder> + Send>;
 
-/// How stacks are walked.
+/// Unwinders of a sampler.
 pub struct Walkers {
-    /// Copied stacks: of threads that are blocked, and of those that perf or a stop caught.
+    /// Walks copied stacks: of blocked threads, and of running ones that perf or ptrace sampled.
     pub walk_copied: MakeUnwinder,
-    /// Instead of that, threads that `ptrace` holds.
+    /// Walks threads while `ptrace` keeps them stopped, in place of `walk_copied`.
     pub walk_stopped: Option<ptrace::MakeWalkStopped>,
 }
 
-/// Words of the ring between sampler and reducer: 4 MiB, a second of 100 threads that all move at
-/// 100 Hz.
+/// Size of the ring between sampler and reducer, 8-byte words: 4 MiB. That holds one second of 100
+/// threads which all run at 100 Hz.
 const RING_WORDS: usize = 512 << 10;
 
-/// How long the first round is waited for, whose first observation begins elapsed time: the
-/// target's memory may block.
-const FIRST_ROUND: Duration = Duration::from_millis(500);
+/// Maximum wait for the first tick, ms: a read of the target's memory may block. The first
+/// observation is the start of elapsed time.
+const MAX_FIRST_TICK_WAIT: Duration = Duration::from_millis(500);
 
-/// Tells a sampler what to do, from any thread.
+/// Sends commands to a sampler, from any thread.
 #[derive(Clone)]
 pub struct Controller {
     control: Sender<Control>,
@@ -117,14 +115,14 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Takes effect at once; a sampler that has ended needs no telling.
+    /// Sends a command. Does nothing if the sampler has ended.
     pub fn control(&self, control: Control) {
         let _ = self.control.send(control);
         let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
     }
 }
 
-/// A running sampler; stops and is joined when dropped.
+/// A running sampler. Dropping it stops and joins its thread.
 pub struct Sampler {
     controller: Controller,
     began: Ns,
@@ -134,14 +132,14 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// As [`Sampler::start_with`], walking by the unwinder that `plan` names; what it meets is
-    /// registered in `files`.
+    /// Starts a sampler as [`Sampler::start_with`], with the unwinder that `plan` names. Mapped
+    /// files are registered in `files`.
     pub fn start(
         targets: Vec<Arc<Target>>,
         files: Files,
         names: Names,
         plan: Plan,
-    ) -> Result<(Sampler, ring::Reader), AttachError> {
+    ) -> Result<(Sampler, event_ring::Reader), AttachError> {
         #[cfg(feature = "libunwind")]
         let walk_stopped = (plan.unwinder == UnwinderChoice::Libunwind).then(|| {
             let files = files.clone();
@@ -160,14 +158,14 @@ impl Sampler {
         Sampler::start_with(targets, plan, Walkers { walk_copied, walk_stopped })
     }
 
-    /// Opens a way of capture, then samples on a thread of its own until told to stop or all
-    /// targets have ended. Fails when none of them can be looked at, or no way that `plan` allows
-    /// can be opened.
+    /// Opens a backend, then samples on a new thread until stopped, or until all targets have
+    /// exited. Fails if no target can be observed, or if no backend that `plan` allows can be
+    /// opened.
     pub fn start_with(
         targets: Vec<Arc<Target>>,
         plan: Plan,
         walkers: Walkers,
-    ) -> Result<(Sampler, ring::Reader), AttachError> {
+    ) -> Result<(Sampler, event_ring::Reader), AttachError> {
         let internal = |what: &str, error: &dyn std::fmt::Display| AttachError::Internal {
             what: format!("cannot start the sampler: {what}: {error}"),
         };
@@ -175,7 +173,7 @@ impl Sampler {
             .map_err(|e| internal("eventfd", &e))?;
         let wake = Arc::new(wake);
         let status = Arc::new(Mutex::new(Status::default()));
-        let (writer, reader) = ring::channel(RING_WORDS);
+        let (writer, reader) = event_ring::channel(RING_WORDS);
         let (control, orders) = channel();
         let (opened, answer) = channel();
         let (running, end) = channel();
@@ -191,10 +189,10 @@ impl Sampler {
         let thread = std::thread::Builder::new()
             .name("sampler".into())
             .spawn(move || {
-                // Hangs up with this thread.
+                // Disconnects the receiver when this thread ends.
                 let _running: Sender<()> = running;
-                // What it was given beyond its caller's rights is for this thread. Without, it
-                // takes a lesser way.
+                // Capabilities beyond the caller's rights serve this thread only. Without them a
+                // weaker backend is taken.
                 let _ = privileges::raise();
                 match Core::open(parts) {
                     Ok(mut core) => {
@@ -209,12 +207,13 @@ impl Sampler {
             })
             .map_err(|e| internal("thread", &e))?;
         let at = answer.recv().map_err(|e| internal("its thread ended", &e))??;
-        let began = answer.recv_timeout(FIRST_ROUND).ok().and_then(Result::ok).unwrap_or(at);
+        let began =
+            answer.recv_timeout(MAX_FIRST_TICK_WAIT).ok().and_then(Result::ok).unwrap_or(at);
         let controller = Controller { control, wake };
         Ok((Sampler { controller, began, end: Some(end), status, thread: Some(thread) }, reader))
     }
 
-    /// See [`Controller::control`].
+    /// Sends a command, see [`Controller::control`].
     pub fn control(&self, control: Control) {
         self.controller.control(control);
     }
@@ -223,12 +222,12 @@ impl Sampler {
         self.controller.clone()
     }
 
-    /// Time of the first observation.
+    /// Returns the time of the first observation.
     pub fn began(&self) -> Ns {
         self.began
     }
 
-    /// Hangs up when the sampler has ended: all targets have, and no other may come. Once.
+    /// Returns, once, a receiver that disconnects when the sampler has ended by itself.
     pub fn take_end(&mut self) -> Option<Receiver<()>> {
         self.end.take()
     }
@@ -237,13 +236,14 @@ impl Sampler {
         self.status.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
-    /// Reads the status from another thread, for as long as that wants.
+    /// Returns a reader of the status for another thread; it may outlive the sampler.
     pub fn status_reader(&self) -> impl Fn() -> Status + Send + 'static {
         let status = Arc::clone(&self.status);
         move || status.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
-    /// True once the sampler has ended by itself: the target is gone and everything is in the ring.
+    /// Returns true once the sampler has ended by itself: all targets have exited, and all events
+    /// are in the ring.
     pub fn finished(&self) -> bool {
         self.thread.as_ref().is_none_or(|thread| thread.is_finished())
     }

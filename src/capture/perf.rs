@@ -1,10 +1,11 @@
-//! On-CPU samples by the kernel: perf's cpu-clock with user registers and stack bytes. Never stops
-//! a thread.
+//! The backend `perf`: on-CPU samples by the kernel's cpu-clock event, with user registers and
+//! stack bytes. It never stops a thread.
 //!
-//! With privilege there is one event per CPU for everything, and samples of other processes are
-//! skipped; under the way `bpf` a filter in the kernel drops them before they take room. Without,
-//! there is one inherited event per (thread, CPU) for threads that run, all of a CPU into one ring:
-//! a ring per thread would hit the memlock limit at about 69 threads.
+//! With privilege there is one event per CPU for all processes, and samples of other processes are
+//! skipped. Under the backend `bpf` a filter in the kernel drops those before they take room.
+//! Without privilege there is one inherited event per (thread, CPU), for threads that run. All
+//! events of a CPU write into one ring: a ring per thread would reach the memlock limit at about 69
+//! threads.
 
 #![expect(unsafe_code, reason = "ioctls of perf's events")]
 
@@ -30,61 +31,60 @@ use crate::clock::monotonic;
 use crate::model::vocabulary::frame::{Ns, SECOND};
 use crate::process::generations::CodeMapping;
 
-/// All rings together, bytes.
+/// Maximum size of all rings together, bytes.
 const ALL_RINGS: usize = 32 << 20;
-/// The ring of one CPU: 512 KiB and its control page are just what perf_event_mlock_kb grants a
-/// plain user per CPU.
+/// Maximum size of the ring of one CPU, bytes. 512 KiB and its control page are exactly what
+/// perf_event_mlock_kb grants a plain user per CPU.
 const LARGEST_RING: usize = 512 << 10;
 const SMALLEST_RING: usize = 32 << 10;
 
-/// A thread born while we watch inherits the events of its creator, unless that had none. After so
-/// much run time without a sample it gets events of its own: four periods, and what counters may
-/// lag behind samples (a tick at 100 Hz) twice.
+/// Sampling periods of run time without a sample after which a new thread gets events of its own. A
+/// new thread usually inherits the events of its creator, unless that had none. [`COUNTERS_LAG`] is
+/// added: twice the lag of counters behind samples, ns (a tick at 100 Hz).
 const UNSAMPLED_NEW: u64 = 4;
 pub const COUNTERS_LAG: Ns = 20_000_000;
-/// The same, in periods, for a thread that was watched already: its events are given up and opened
-/// again.
+/// The same for a thread that has events already: they are closed and opened again.
 const UNSAMPLED_WATCHED: u64 = 50;
-/// Where descriptors are short, a thread that has not run for this time gives its events to one
-/// that does.
+/// Time without run time, ns, after which a thread gives its events to a running one, if
+/// descriptors are short.
 const QUIET: Ns = SECOND;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
-    /// One event per CPU.
+    /// One event per CPU, for all processes.
     Everything,
-    /// One event per (thread, CPU), inherited.
+    /// One inherited event per (thread, CPU).
     Threads,
 }
 
 struct Cpu {
     number: u32,
     ring: KernelRing,
-    /// The event whose ring it is: samples by itself under [`Scope::Everything`], else only holds
-    /// the ring, so that the ring outlives every thread.
+    /// The event that owns the ring. It samples under [`Scope::Everything`]. Else it only holds the
+    /// ring, so that the ring outlives every thread.
     holder: OwnedFd,
-    /// When to start it: each CPU at a phase of its own.
+    /// Time to start it: each CPU starts at a random phase.
     start_at: Option<Ns>,
-    /// What is mapped on this CPU, under [`Scope::Everything`].
+    /// Mapping reports of this CPU, under [`Scope::Everything`].
     reports: Option<CpuReports>,
 }
 
-/// A thread of the target, under [`Scope::Threads`].
+/// A thread of a target, under [`Scope::Threads`].
 #[derive(Default)]
 struct Watched {
-    /// One per CPU: (CPU, event, its id).
+    /// One per CPU: (CPU, event, id of the event).
     events: Vec<(u32, OwnedFd, u64)>,
-    /// The thread from which it inherited its events.
+    /// Thread from which it inherited its events.
     inherited_from: Option<u32>,
     /// Run time since its last sample, ns.
     unsampled: Ns,
-    /// When it was last found to have run.
+    /// Last time it was found to have run.
     moved_at: Ns,
-    /// It has ended, but others have inherited from it: closing its events would close theirs.
+    /// It has exited, but others inherited its events: closing these would close theirs.
     ended: bool,
 }
 
-/// Counted since the events were opened.
+/// Counts since the events were opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PerfCounts {
     pub lost: u64,
@@ -92,12 +92,12 @@ pub struct PerfCounts {
 }
 
 pub struct Perf {
-    /// Processes whose samples count.
+    /// Processes whose samples are used.
     pub targets: FxHashSet<u32>,
     scope: Scope,
-    /// A BPF program that lets only samples of the target through.
+    /// BPF program that passes only samples of the targets.
     filter: Option<RawFd>,
-    /// What this kernel accepted.
+    /// Attributes that this kernel accepted.
     attr: sys::perf_event_attr,
     counts_lost: bool,
     period: Ns,
@@ -107,9 +107,9 @@ pub struct Perf {
     threads: FxHashMap<u32, Watched>,
     owner_of_id: FxHashMap<u64, u32>,
     running: bool,
-    /// Events that may still be opened.
+    /// Number of events that may still be opened.
     budget: usize,
-    /// Some running thread got no events since the last housekeeping, and: before that.
+    /// A running thread got no events since the last housekeeping; `was_starved`: before that.
     starved: bool,
     was_starved: bool,
     lost_recorded: u64,
@@ -119,9 +119,9 @@ pub struct Perf {
 }
 
 impl Perf {
-    /// Opens the widest scope that is permitted. `tid` is any living thread of `target`;
-    /// `descriptors` bounds how many events may be open. The error is the kernel's last word, see
-    /// [`explain`].
+    /// Opens the widest scope that is permitted. `tid`: any living thread of `target`;
+    /// `descriptors`: maximum open events. The error is the kernel's last one, see
+    /// [`refused::explain`].
     pub fn open(
         target: u32,
         tid: u32,
@@ -132,8 +132,8 @@ impl Perf {
         Perf::open_filtered(target, tid, interval, descriptors, now, None)
     }
 
-    /// The same with a BPF program, open for as long as this, that decides which samples are taken.
-    /// It needs [`Scope::Everything`].
+    /// Opens events with a BPF program that decides which samples are taken. It must stay open as
+    /// long as this value, and needs [`Scope::Everything`].
     pub fn open_filtered(
         target: u32,
         tid: u32,
@@ -186,18 +186,18 @@ impl Perf {
         self.scope
     }
 
-    /// False where samples in kernel mode are forbidden: a thread inside the kernel is not hit
+    /// Returns false if samples in kernel mode are forbidden: a thread inside the kernel gets none
     /// then.
     pub fn kernel_visible(&self) -> bool {
         self.attr.exclude_kernel() == 0
     }
 
-    /// Maximum frames of the kernel that are asked for.
+    /// Returns the maximum kernel frames asked for.
     pub fn deepest(&self) -> usize {
         usize::from(self.attr.sample_max_stack)
     }
 
-    /// True when some running thread has no events because descriptors ran out.
+    /// Returns whether a running thread has no events because descriptors ran out.
     pub fn starved(&self) -> bool {
         self.starved || self.was_starved
     }
@@ -206,14 +206,14 @@ impl Perf {
         PerfCounts { lost: self.lost_closed + self.lost_recorded, throttled: self.throttled }
     }
 
-    /// Descriptors to poll: readable when a ring is half full.
+    /// Returns descriptors to poll: readable when a ring is half full.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let reports =
             self.cpus.iter().filter_map(|cpu| cpu.reports.as_ref()).map(CpuReports::descriptor);
         self.cpus.iter().map(|cpu| cpu.holder.as_fd()).chain(reports)
     }
 
-    /// Whether all code that the targets map is reported, with its time.
+    /// Returns whether all code that the targets map is reported, with its time.
     pub fn reports_code(&self) -> bool {
         match self.scope {
             Scope::Everything => self.cpus.iter().all(|cpu| cpu.reports.is_some()),
@@ -222,7 +222,7 @@ impl Perf {
         }
     }
 
-    /// Takes in what was reported up to now: all that was mapped before this call.
+    /// Takes the reports of everything that was mapped before this call.
     pub fn take_reports(&mut self) {
         for cpu in &mut self.cpus {
             match &mut cpu.reports {
@@ -233,22 +233,22 @@ impl Perf {
         }
     }
 
-    /// The oldest report that was not told yet, if it is of `until` at the latest.
+    /// Returns the oldest report up to `until` that was not returned yet.
     pub fn next_report(&mut self, until: Ns) -> Option<CodeMapping> {
         self.reports.next(until)
     }
 
-    /// The same of one process.
+    /// Returns the oldest such report of one process.
     pub fn next_report_of(&mut self, pid: u32, until: Ns) -> Option<CodeMapping> {
         self.reports.next_of(pid, until)
     }
 
-    /// Whether reports were lost since the last time.
+    /// Returns whether reports were lost since the last call.
     pub fn lost_reports(&mut self) -> bool {
         self.reports.take_lost()
     }
 
-    /// When [`Perf::start_due`] wants to be called, if at all.
+    /// Returns when to call [`Perf::start_due`], if at all.
     pub fn next_start(&self) -> Option<Ns> {
         self.cpus.iter().filter_map(|cpu| cpu.start_at).min()
     }
@@ -262,8 +262,8 @@ impl Perf {
         }
     }
 
-    /// Hands over the target's samples taken up to `until`; later ones stay for the next time, so
-    /// that what is told stays in order of time. Samples of one CPU come in order, CPU after CPU.
+    /// Passes on the targets' samples up to `until`. Later ones stay, so that observations remain
+    /// in order of time. Samples are in order within a CPU, CPU after CPU.
     pub fn drain(&mut self, until: Ns, mut f: impl FnMut(&Sample<'_>)) {
         let mut foreign = Vec::new();
         for cpu in &mut self.cpus {
@@ -295,8 +295,8 @@ impl Perf {
         }
     }
 
-    /// A thread has run `ran` ns since it was last mentioned. `known_at_start`: it was there when
-    /// the events were opened, so that it cannot have inherited any.
+    /// Takes the run time `ran` of a thread since the last call for it, ns. `known_at_start`: the
+    /// thread existed when the events were opened, so it cannot have inherited any.
     pub fn moved(&mut self, tid: u32, ran: Ns, known_at_start: bool) {
         if self.scope == Scope::Everything {
             return;
@@ -315,8 +315,8 @@ impl Perf {
         }
         watched.unsampled = 0;
         watched.inherited_from = None;
-        // Events that sample no thread: they belong to a thread that an exec has ended, while
-        // another took its id.
+        // These events sample no thread. They belong to one that an exec ended, while another
+        // thread took its id.
         if self.threads.values().all(|other| other.inherited_from != Some(tid)) {
             self.close_thread(tid);
             self.open_thread(tid);
@@ -350,7 +350,7 @@ impl Perf {
             self.reports.set_lost();
         }
         for event in self.cpus.iter().filter(|cpu| cpu.start_at.is_none()).map(|cpu| &cpu.holder) {
-            // Those that only hold a ring do not mind.
+            // An event that only holds a ring is not affected.
             enable(event, running);
         }
         for (_, event, _) in self.threads.values().flat_map(|watched| &watched.events) {
@@ -358,8 +358,8 @@ impl Perf {
         }
     }
 
-    /// About once a second: CPUs that came or went, and the kernel's own count of lost samples. An
-    /// error means that a new CPU could not be opened.
+    /// Opens and closes events as CPUs come and go, and reads the kernel's count of lost samples.
+    /// To be called about once a second. An error means that a new CPU could not be opened.
     pub fn housekeeping(&mut self, now: Ns) -> io::Result<()> {
         let mut result = Ok(());
         self.was_starved = std::mem::take(&mut self.starved);
@@ -401,7 +401,7 @@ impl Perf {
         result
     }
 
-    /// Asks the kernel how many samples it has lost up to now.
+    /// Reads the kernel's count of lost samples.
     pub fn count_lost(&mut self) {
         if self.counts_lost {
             self.lost_recorded = self.sampling_events().map(lost_of).sum();
@@ -438,7 +438,7 @@ impl Perf {
                     self.cpus.push(Cpu { number, ring, holder, start_at, reports });
                     return Ok(());
                 }
-                // The memlock limit of a plain user: smaller rings, and stacks that fit them.
+                // The memlock limit of a plain user: use smaller rings, and stacks that fit them.
                 Err(e)
                     if e.raw_os_error() == Some(libc::EPERM) && self.ring_bytes > SMALLEST_RING =>
                 {
@@ -470,12 +470,12 @@ impl Perf {
         }
     }
 
-    /// False when it makes no sense to go on with other CPUs.
+    /// Opens the event of a thread on one CPU. Returns false if other CPUs need not be tried.
     fn open_thread_on(&mut self, tid: u32, number: u32) -> bool {
         if self.scope == Scope::Everything {
             return true;
         }
-        if self.budget == 0 && (self.starved || !self.give_up_quiet()) {
+        if self.budget == 0 && (self.starved || !self.release_idle_events()) {
             self.starved = true;
             return false;
         }
@@ -485,7 +485,7 @@ impl Perf {
             Err(e) => {
                 self.starved |=
                     matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM));
-                // ESRCH: it has just ended.
+                // ESRCH: the thread has just exited.
                 return e.raw_os_error() == Some(libc::ENODEV);
             }
         };
@@ -501,7 +501,7 @@ impl Perf {
         if self.running {
             enable(&event, true);
         }
-        // What it mapped before is not known.
+        // Its earlier mappings are unknown.
         self.reports.set_lost();
         self.budget -= 1;
         self.owner_of_id.insert(id, tid);
@@ -509,9 +509,9 @@ impl Perf {
         true
     }
 
-    /// Closes the events of the thread that has not run for longest, so that one which runs can
-    /// have them; false if all are needed.
-    fn give_up_quiet(&mut self) -> bool {
+    /// Closes the events of the thread that has not run for longest, so that a running one can have
+    /// them. Returns false if all are needed.
+    fn release_idle_events(&mut self) -> bool {
         let before = monotonic().saturating_sub(QUIET);
         let anchors: FxHashSet<u32> =
             self.threads.values().filter_map(|watched| watched.inherited_from).collect();
@@ -553,8 +553,8 @@ impl Perf {
     }
 }
 
-/// Books a sample to its thread; a thread that is sampled twice, by its own events and by inherited
-/// ones, goes to `twice`.
+/// Books a sample to its thread. A thread that is sampled twice, by events of its own and by
+/// inherited ones, is added to `twice`.
 fn note_sample(
     threads: &mut FxHashMap<u32, Watched>,
     owner_of_id: &FxHashMap<u64, u32>,

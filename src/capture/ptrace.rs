@@ -1,16 +1,16 @@
-//! On-CPU samples where perf is forbidden: one running thread at a time is stopped for
-//! microseconds, its registers and stack are copied, it goes on, and then it is walked. Never a
-//! thread known to be blocked, never the whole process, never PTRACE_ATTACH or SIGSTOP: a tracer
-//! that dies after PTRACE_SEIZE leaves no thread stopped.
+//! The backend `ptrace`: on-CPU samples where perf is forbidden. It stops one running thread at a
+//! time for microseconds, copies registers and stack, resumes it, and then walks the copy. It never
+//! stops a thread known to be blocked, and never the whole process. It never uses PTRACE_ATTACH or
+//! SIGSTOP: if a tracer dies after PTRACE_SEIZE, no thread stays stopped.
 //!
-//! The guard is our own rather than remoteprocess' `ThreadLock` (0.5.5), for three reasons: its
-//! waitpid has no time limit, so that a thread in D state would hold whoever waits for ever; an
-//! interrupted waitpid leaves the thread seized with the stop still to come, and no tracer to
-//! resume it; and it takes the exit status of a process that is our own child (`-- COMMAND`) away
-//! from the one who has to report it. Here nothing is ever taken from wait but zombies of threads.
+//! It does not use remoteprocess' `ThreadLock` (0.5.5), for three reasons. That one's waitpid has
+//! no time limit, so a thread in D state would block the caller for ever. An interrupted waitpid
+//! leaves the thread seized with its stop still to come, and without a tracer to resume it. And it
+//! takes the exit status of our own child (`-- COMMAND`) away from the code that has to report it.
+//! Here wait takes nothing but zombies of threads.
 //!
-//! The kernel ties a tracee to the thread that seized it, so that all of this runs on one helper
-//! thread, and the sampler never waits for it.
+//! The kernel ties a tracee to the thread that seized it. So all of this runs on one helper thread,
+//! and the sampler never waits for it.
 
 #![expect(unsafe_code, reason = "ptrace and waitid")]
 
@@ -22,65 +22,65 @@ use std::time::Duration;
 
 use rustc_hash::FxHashSet;
 
-use crate::capture::blocked::StackReader;
+use crate::capture::stack_reader::StackReader;
 use crate::clock::{monotonic, thread_cpu};
 use crate::model::vocabulary::frame::{Ns, RawFrame};
 use crate::process::memory::Memory;
 use crate::process::threads::Tasks;
 use crate::unwinder::{Registers, Walk};
 
-/// Time after which a thread that has not stopped (it has no core, or went into D state) is left to
-/// itself; it is resumed when it does stop.
-const PATIENCE: Ns = 20_000_000;
-/// A thread that has not stopped yet is looked at again so often: that is how exactly the time it
-/// stands still is known. The helper sleeps meanwhile, and a stop wakes it at once: where cores are
-/// short, one that polls takes the very core that the thread needs in order to stop.
-const LOOK_AGAIN: Ns = 200_000;
-/// How often threads are looked after that had not stopped in time.
-const LOOK_AFTER: Duration = Duration::from_millis(1);
-/// Threads waiting to be stopped, at most: a tick's worth.
+/// Maximum wait for a stop, ns. A thread without a core, or in D state, may stop later; it is
+/// resumed then.
+const MAX_STOP_WAIT: Ns = 20_000_000;
+/// Time between two checks of a thread that has not stopped yet, ns. It is the precision of the
+/// measured stop time. The helper sleeps in between, and a stop wakes it at once. Where cores are
+/// short, polling would take the very core that the thread needs in order to stop.
+const STOP_CHECK_INTERVAL: Ns = 200_000;
+/// Time between two checks of threads that had not stopped in time.
+const LATE_STOP_CHECK_INTERVAL: Duration = Duration::from_millis(1);
+/// Maximum threads that wait to be stopped: about one tick's worth.
 const QUEUE: usize = 64;
 
-/// The event of a stop that we asked for, as wait reports it.
+/// Event of a stop that we asked for, as wait reports it.
 const EVENT_STOP: i32 = 128;
 
-/// A thread caught running.
+/// A sample of a running thread.
 pub struct Caught {
     pub at: Ns,
     pub stack: CaughtStack,
 }
 
 pub enum CaughtStack {
-    /// Bytes from rsp upwards; to be walked now that the thread runs again.
+    /// Bytes from rsp upwards, to be walked after the thread was resumed.
     Copied { registers: Registers, bytes: Vec<u8> },
-    /// Walked already while the thread stood still, as libunwind asks.
+    /// Walked while the thread was stopped, as libunwind requires.
     Walked { frames: Vec<RawFrame>, walk: Walk },
 }
 
-/// Walks a thread that stands still under the calling thread's ptrace; appends its frames.
+/// Walks a thread that the calling thread has stopped by ptrace; appends its frames.
 pub type WalkStopped = Box<dyn FnMut(u32, &mut Vec<RawFrame>) -> Walk>;
-/// Makes one for a process, on the thread that is to use it.
+/// Makes a walker for a process, on the thread that uses it.
 pub type MakeWalkStopped = Arc<dyn Fn(u32) -> WalkStopped + Send + Sync>;
 
-/// What came of a request.
+/// Result of a request.
 pub struct Outcome {
     pub tid: u32,
-    /// `None`: it did not run any more, or did not stop.
+    /// `None`: the thread no longer ran, or did not stop in time.
     pub caught: Option<Caught>,
-    /// How long it stood still, at most; `None` if it was not stopped.
+    /// Upper bound of the stop time, ns; `None` if it was not stopped.
     pub stopped: Option<Ns>,
-    /// It was inside a system call after all.
+    /// The thread was inside a system call.
     pub in_call: bool,
-    /// CPU time the helper has used since the outcome before.
+    /// CPU time of the helper since the last outcome, ns.
     pub cpu: Ns,
 }
 
-/// Counted since the way was opened.
+/// Counts since the backend was opened.
 #[derive(Clone, Default)]
 pub struct StopCounts {
     pub stops: u64,
     pub in_call: u64,
-    /// CPU time of the helper thread.
+    /// CPU time of the helper thread, ns.
     pub cpu: Ns,
     durations: Durations,
 }
@@ -100,7 +100,7 @@ impl StopCounts {
     }
 }
 
-/// The sampler's hold on the helper thread.
+/// The sampler's handle of the helper thread.
 pub struct Stopper {
     requests: Option<Sender<u32>>,
     outcomes: Receiver<Outcome>,
@@ -109,9 +109,9 @@ pub struct Stopper {
 }
 
 impl Stopper {
-    /// `wake` is written to whenever there is an outcome. `own_child`: the target's exit status is
-    /// waited for by us elsewhere. `walk`: walk while the thread stands still, instead of copying
-    /// its stack.
+    /// Starts the helper. `wake` is written to whenever there is an outcome. `own_child`: other
+    /// code of ours waits for the target's exit status. `walk`: walk while the thread is stopped,
+    /// instead of copying its stack.
     pub fn start(
         pid: u32,
         own_child: bool,
@@ -138,7 +138,8 @@ impl Stopper {
         })
     }
 
-    /// Asks for a sample of a thread that was seen running; nothing happens if it is still queued.
+    /// Requests a sample of a thread that was seen running. Does nothing if the thread is still
+    /// queued.
     pub fn request(&mut self, tid: u32) {
         if self.queued.len() < QUEUE
             && self.queued.insert(tid)
@@ -148,7 +149,7 @@ impl Stopper {
         }
     }
 
-    /// What has come of requests since the last call.
+    /// Returns the next outcome, if there is one.
     pub fn outcome(&mut self) -> Option<Outcome> {
         let outcome = self.outcomes.try_recv().ok()?;
         self.queued.remove(&outcome.tid);
@@ -158,7 +159,7 @@ impl Stopper {
 
 impl Drop for Stopper {
     fn drop(&mut self) {
-        // The helper ends when it can no longer be asked; it resumes what it holds first.
+        // The helper ends when its requests disconnect; it resumes seized threads first.
         self.requests = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -171,12 +172,12 @@ struct Helper {
     own_child: bool,
     tasks: Tasks,
     stacks: StackReader,
-    /// Seized, and not stopped in time.
+    /// Threads that were seized and had not stopped in time.
     seized: Vec<u32>,
 }
 
-/// Where a seized thread is.
-enum Found {
+/// State of a seized thread.
+enum SeizedState {
     StillRunning,
     /// To be resumed with this signal (0: none).
     Stopped {
@@ -201,9 +202,9 @@ impl Helper {
             let order = if self.seized.is_empty() {
                 orders.recv().map_err(|_| RecvTimeoutError::Disconnected)
             } else {
-                orders.recv_timeout(LOOK_AFTER)
+                orders.recv_timeout(LATE_STOP_CHECK_INTERVAL)
             };
-            self.look_after();
+            self.resume_late_stops();
             match order {
                 Ok(tid) => {
                     let mut outcome = self.sample(tid, walk.as_mut(), alarm.as_ref());
@@ -218,8 +219,8 @@ impl Helper {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        // What still holds out is released by the kernel when this thread ends (exit_ptrace).
-        self.look_after();
+        // The kernel releases the remaining ones when this thread ends (exit_ptrace).
+        self.resume_late_stops();
     }
 
     fn sample(
@@ -239,15 +240,15 @@ impl Helper {
         let mut last_running = begin;
         let _ringing = alarm.map(Alarm::ring);
         loop {
-            match self.find(tid, alarm.is_some()) {
-                Found::StillRunning => {}
-                Found::Stopped { signal } => {
+            match self.seized_state(tid, alarm.is_some()) {
+                SeizedState::StillRunning => {}
+                SeizedState::Stopped { signal } => {
                     let registers = read_registers(tid);
                     let at = monotonic();
                     let mut learn = None;
                     if let Some((registers, in_call, interrupted)) = registers {
                         outcome.in_call = in_call;
-                        // Inside a call that the stop interrupted it was waiting, not running.
+                        // A thread whose call was interrupted by the stop was waiting, not running.
                         if !interrupted {
                             outcome.caught =
                                 Some(Caught { at, stack: self.take_stack(tid, registers, walk) });
@@ -262,16 +263,16 @@ impl Helper {
                     }
                     break;
                 }
-                Found::Dead => break,
+                SeizedState::Dead => break,
             }
-            let looked = monotonic();
-            if looked - begin > PATIENCE {
+            let checked_at = monotonic();
+            if checked_at - begin > MAX_STOP_WAIT {
                 self.seized.push(tid);
                 break;
             }
-            last_running = looked;
+            last_running = checked_at;
             if alarm.is_none() {
-                std::thread::sleep(Duration::from_nanos(LOOK_AGAIN));
+                std::thread::sleep(Duration::from_nanos(STOP_CHECK_INTERVAL));
             }
         }
         outcome
@@ -296,43 +297,46 @@ impl Helper {
         }
     }
 
-    /// Resumes threads that have stopped later than we waited for.
-    fn look_after(&mut self) {
+    /// Resumes threads that stopped after the maximum wait.
+    fn resume_late_stops(&mut self) {
         let seized = std::mem::take(&mut self.seized);
         for tid in seized {
-            match self.find(tid, false) {
-                Found::StillRunning => self.seized.push(tid),
-                Found::Stopped { signal } => resume(tid, signal),
-                Found::Dead => {}
+            match self.seized_state(tid, false) {
+                SeizedState::StillRunning => self.seized.push(tid),
+                SeizedState::Stopped { signal } => resume(tid, signal),
+                SeizedState::Dead => {}
             }
         }
     }
 
-    /// `sleep`: until it stops, or the alarm rings.
-    fn find(&self, tid: u32, sleep: bool) -> Found {
-        // Looks without taking (WNOWAIT): the status stays for whoever else in this process waits
-        // for its child.
+    /// Returns the state of a seized thread. `sleep`: wait until it stops, or the alarm rings.
+    fn seized_state(&self, tid: u32, sleep: bool) -> SeizedState {
+        // WNOWAIT leaves the status for other code in this process that waits for its child.
         let at_once = if sleep { 0 } else { libc::WNOHANG };
         let (code, status) =
             match wait(tid, libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT | at_once) {
                 Ok(Some(change)) => change,
-                Ok(None) | Err(libc::EINTR) => return Found::StillRunning,
+                Ok(None) | Err(libc::EINTR) => return SeizedState::StillRunning,
                 Err(_) => {
-                    return if exists(self.pid, tid) { Found::StillRunning } else { Found::Dead };
+                    return if exists(self.pid, tid) {
+                        SeizedState::StillRunning
+                    } else {
+                        SeizedState::Dead
+                    };
                 }
             };
         if code != libc::CLD_TRAPPED && code != libc::CLD_STOPPED {
             // A traced thread stays a zombie until its tracer has waited for it. The leader's
-            // status is its parent's, and if that is us, whoever started it takes it.
+            // status belongs to its parent; if that is us, the code that started it takes it.
             if !(self.own_child && tid == self.pid) {
                 let _ = wait(tid, libc::WEXITED | libc::WNOHANG);
             }
-            return Found::Dead;
+            return SeizedState::Dead;
         }
         let (signal, event) = (status & 0xff, status >> 8);
-        // Ours, or a stop of the whole process that goes on without us; else a signal on its way,
-        // which is passed on.
-        Found::Stopped { signal: if event == EVENT_STOP { 0 } else { signal } }
+        // Our stop, or a stop of the whole process, which needs no signal to continue. Otherwise a
+        // signal was about to be delivered, and is passed on.
+        SeizedState::Stopped { signal: if event == EVENT_STOP { 0 } else { signal } }
     }
 }
 
@@ -340,7 +344,7 @@ fn exists(pid: u32, tid: u32) -> bool {
     rustix::fs::access(format!("/proc/{pid}/task/{tid}"), rustix::fs::Access::EXISTS).is_ok()
 }
 
-/// waitid on one traced thread: (si_code, si_status).
+/// Calls waitid on one traced thread. Returns (si_code, si_status).
 fn wait(tid: u32, options: i32) -> Result<Option<(i32, i32)>, i32> {
     // SAFETY: siginfo_t is plain data, and the kernel only writes to it.
     unsafe {
@@ -352,34 +356,34 @@ fn wait(tid: u32, options: i32) -> Result<Option<(i32, i32)>, i32> {
     }
 }
 
-/// Whether threads can be stopped at all: asked of a thread that cannot be, for which only a filter
-/// of system calls answers anything else than "no such process".
+/// Returns whether ptrace is permitted at all. It tries a thread id that cannot exist: only a
+/// filter of system calls answers anything else than "no such process".
 pub fn permitted() -> bool {
-    /// Above the largest id Linux gives out (PID_MAX_LIMIT, 2^22).
+    /// Above the largest thread id (PID_MAX_LIMIT, 2^22).
     const NO_PROCESS: u32 = 1 << 23;
     !seize(NO_PROCESS) && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
 }
 
-/// Interrupts the system calls of the thread that made it: waitid has no time limit.
+/// A timer that interrupts system calls of the thread that made it: waitid has no time limit.
 struct Alarm {
     timer: libc::timer_t,
 }
 
-/// Rings every [`LOOK_AGAIN`] until it is dropped, so that a ring between two calls is not the last
-/// one.
+/// Rings every [`STOP_CHECK_INTERVAL`] until dropped, because a ring between two calls has no
+/// effect.
 struct Ringing<'a>(&'a Alarm);
 
 impl Alarm {
-    /// `None` where the kernel has no timer left for us.
+    /// Makes an alarm. Returns `None` if the kernel has no timer left for us.
     fn new() -> Option<Alarm> {
         extern "C" fn ring(_: libc::c_int) {}
         let signal = libc::SIGRTMIN() + 4;
         // SAFETY: all of these are plain data that the kernel copies. The handler does nothing; it
-        // is there because a signal without one would end the process. The timer's signals go to
-        // this thread alone.
+        // exists because a signal without one would end the process. The timer signals this thread
+        // only.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
-            // Without SA_RESTART: to interrupt is what it is for.
+            // Without SA_RESTART, because the signal has to interrupt calls.
             action.sa_sigaction = ring as *const () as libc::sighandler_t;
             let mut mask: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&mut mask);
@@ -397,7 +401,7 @@ impl Alarm {
     }
 
     fn ring(&self) -> Ringing<'_> {
-        self.set(LOOK_AGAIN);
+        self.set(STOP_CHECK_INTERVAL);
         Ringing(self)
     }
 
@@ -417,14 +421,14 @@ impl Drop for Ringing<'_> {
 
 impl Drop for Alarm {
     fn drop(&mut self) {
-        // SAFETY: our own timer, used no more.
+        // SAFETY: our own timer, not used afterwards.
         unsafe { libc::timer_delete(self.timer) };
     }
 }
 
 fn seize(tid: u32) -> bool {
-    // SAFETY: PTRACE_SEIZE touches no memory of ours; without options it changes nothing for the
-    // thread by itself.
+    // SAFETY: PTRACE_SEIZE touches no memory of ours. Without options it does not affect the thread
+    // by itself.
     unsafe { libc::ptrace(libc::PTRACE_SEIZE, tid as libc::pid_t, 0usize, 0usize) == 0 }
 }
 
@@ -438,8 +442,8 @@ fn resume(tid: u32, signal: i32) {
     unsafe { libc::ptrace(libc::PTRACE_DETACH, tid as libc::pid_t, 0usize, signal as usize) };
 }
 
-/// Registers of a stopped thread; whether it is inside a system call; whether the stop interrupted
-/// that call.
+/// Returns the registers of a stopped thread, whether it is inside a system call, and whether the
+/// stop interrupted that call.
 fn read_registers(tid: u32) -> Option<(Registers, bool, bool)> {
     // SAFETY: user_regs_struct is plain data of the size that the kernel writes.
     let r = unsafe {
@@ -462,7 +466,7 @@ fn read_registers(tid: u32) -> Option<(Registers, bool, bool)> {
     Some((registers, in_call, interrupted))
 }
 
-/// How long stops took: eight classes per power of two, so that a quantile is right to 12 %.
+/// Histogram of stop times, with eight classes per power of two: a quantile is precise to 12 %.
 #[derive(Clone)]
 struct Durations {
     classes: [u64; 512],
@@ -481,7 +485,7 @@ impl Durations {
         self.total += 1;
     }
 
-    /// The upper end of the class that holds it; 0 when nothing was counted.
+    /// Returns the upper end of the class that holds the quantile; 0 without any stop.
     fn quantile(&self, q: f64) -> Ns {
         let rank = (self.total as f64 * q).ceil() as u64;
         let mut below = 0;

@@ -1,20 +1,21 @@
-//! The sampler thread: waits for its tick, for perf rings that fill up, for the end of processes
-//! and for orders.
+//! The sampler thread. It waits for its tick, for perf rings that fill up, for processes that exit,
+//! and for commands.
 //!
 //! ```text
-//! process   what there is of each process
-//! rounds    the round of looks at every tick
-//! samples   what runs on a core: by the kernel's samples, or by stops
-//! changes   processes come, replace their program and end; the way changes
-//! telling   what goes into the ring, and the status
+//! process       state of each process
+//! thread_names  names that a runtime gives its threads
+//! scans         the thread scan of each tick
+//! samples       samples of running threads, by the kernel or by ptrace
+//! changes       added processes, execs, exits, changes of backend
+//! emit          events into the ring, and the status
 //! ```
 
 mod changes;
 mod emit;
-mod names;
 mod process;
-mod rounds;
 mod samples;
+mod scans;
+mod thread_names;
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
@@ -25,10 +26,10 @@ use std::sync::{Arc, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::capture::backend::{self, Backend, Setting};
+use crate::capture::event_ring::Writer;
 use crate::capture::governor::Pace;
 use crate::capture::perf::{COUNTERS_LAG, PerfCounts};
 use crate::capture::ptrace::StopCounts;
-use crate::capture::ring::Writer;
 use crate::capture::sampler::process::Process;
 use crate::capture::schedule::{Random, Schedule};
 use crate::capture::{Control, Plan, Status, Walkers};
@@ -37,23 +38,23 @@ use crate::model::vocabulary::frame::{Event, Losses, Ns, SECOND, Tick};
 use crate::process::target::{AttachError, Target};
 use crate::process::threads::{Descriptors, raise_descriptor_limit};
 
-/// How many descriptors thread files may take, and as many perf events, of `limit`. The rest is for
-/// everything else, which takes what mapped files there are, but at least 20.
+/// Returns how many of `limit` descriptors thread files may take; perf events may take as many. The
+/// rest is for all other files, most of them mapped files of the target, but at least 20.
 fn descriptors_to_spend(limit: usize) -> usize {
     const ELSEWHERE: usize = 256;
     (limit - ELSEWHERE.min(limit * 5 / 8)) / 2
 }
 
-/// Events that must arrive wait here while the ring is full.
-const OWED: usize = 100_000;
-/// How long the end of a session waits for the reader to make room.
-const LAST_WORDS: Ns = SECOND;
-/// Samples in an interval where one stack of each thread is wanted: a thread that is on a core for
-/// a millisecond at 100 Hz is hit.
-const DENSER: Ns = 10;
+/// Maximum events that wait while the ring is full and must not be lost.
+const MAX_PENDING: usize = 100_000;
+/// Maximum wait for room in the ring at the end of a session.
+const MAX_FINAL_WAIT: Ns = SECOND;
+/// Samples per interval where one stack of each thread is wanted. A thread that runs for a
+/// millisecond is sampled at 100 Hz.
+const SAMPLES_PER_INTERVAL_ONCE: Ns = 10;
 
 pub struct Core {
-    /// In no order.
+    /// Unordered.
     processes: Vec<Process>,
     walkers: Walkers,
     backend: Backend,
@@ -62,41 +63,41 @@ pub struct Core {
     own_child: bool,
     /// One stack of each thread is wanted.
     once: bool,
-    /// This is the end of sampling.
-    ends: bool,
-    /// Go on when all processes have ended.
+    /// Sampling is about to end.
+    ending: bool,
+    /// Keep running after all processes have exited.
     outlasts: bool,
-    /// How many files of threads may stay open.
+    /// Budget of open files of threads.
     descriptors: Descriptors,
-    /// Sampling is stopped by the user.
+    /// The user has paused sampling.
     paused: bool,
     writer: Writer,
-    /// What could not be written yet and must not be lost, in order.
-    owed: VecDeque<Event>,
+    /// Events, in order, that found the ring full and must not be lost.
+    pending: VecDeque<Event>,
     control: Receiver<Control>,
     wake: Arc<OwnedFd>,
     status: Arc<Mutex<Status>>,
-    /// Why the way changed, until it changes again.
+    /// Reason of the last change of backend, until the next one.
     changed: Option<String>,
-    /// Which processor is not sampled, and why; as of the last second.
+    /// Which processor is not sampled, and why; checked once a second.
     unsampled: Option<String>,
     losses: Losses,
-    /// perf counts of ways that were closed.
+    /// Counts of perf backends that were closed.
     closed: PerfCounts,
     stops: StopCounts,
-    /// Nothing is told with an earlier time than this.
+    /// Time of the last event sent; no later one may be earlier.
     floor: Ns,
     second_due: Ns,
     /// Time of the first observation.
     first: Option<Ns>,
-    /// perf descriptors that hang up would end every wait at once.
+    /// A perf descriptor hung up. Polling it would end every wait at once.
     rings_hung: bool,
     events: Vec<Event>,
 }
 
-/// What the starter passes in.
+/// Inputs of [`Core::open`].
 pub struct Parts {
-    /// At least one.
+    /// Not empty.
     pub targets: Vec<Arc<Target>>,
     pub plan: Plan,
     pub walkers: Walkers,
@@ -107,15 +108,16 @@ pub struct Parts {
 }
 
 impl Core {
-    /// To be called on the sampler thread: perf's ring holders and the unwinder belong to it. A
-    /// process that cannot be looked at any more is left out, unless it is the only one.
+    /// Opens the backend and all processes. Must run on the sampler thread, which owns the perf
+    /// rings and the unwinder. A process that cannot be observed is skipped, unless it is the only
+    /// one.
     pub fn open(parts: Parts) -> Result<Core, AttachError> {
         let Parts { targets, plan, mut walkers, writer, control, wake, status } = parts;
-        // Late by at most a microsecond, not by the default 50.
+        // Limits timer lateness to a microsecond; the default is 50.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1_000));
         let descriptors = Descriptors::new(descriptors_to_spend(raise_descriptor_limit()));
         let mut processes = Vec::with_capacity(targets.len());
-        let mut refusal = AttachError::Internal { what: "there is no process to watch".into() };
+        let mut refusal = AttachError::Internal { what: "there is no process to sample".into() };
         let (mut events, mut changed) = (Vec::new(), None);
         for target in targets {
             let pid = target.pid();
@@ -129,7 +131,7 @@ impl Core {
                 }
             }
         }
-        // The way is chosen by one that allows the most.
+        // The backend is chosen by a process that grants the most access.
         let first = processes.iter().position(Process::gives_stacks).unwrap_or(0);
         let interval = plan.interval.as_nanos() as Ns;
         let setting = match processes.get(first) {
@@ -153,12 +155,12 @@ impl Core {
             pace: Pace::new(interval, plan.overhead),
             own_child: plan.own_child,
             once: plan.once,
-            ends: false,
+            ending: false,
             outlasts: plan.outlasts,
             descriptors,
             paused: false,
             writer,
-            owed: VecDeque::new(),
+            pending: VecDeque::new(),
             control,
             wake,
             status,
@@ -178,16 +180,16 @@ impl Core {
         Ok(core)
     }
 
-    /// The first round; answers when it observed something first.
+    /// Runs the first tick. Returns the time of its first observation.
     pub fn begin(&mut self) -> Ns {
         let begin = monotonic();
-        if self.looking() {
+        if self.is_observing() {
             self.tick(begin);
         }
         self.first.unwrap_or(begin)
     }
 
-    /// Samples until told to stop, or all processes have ended and no others may come.
+    /// Samples until stopped, or until all processes have exited and no others may be added.
     pub fn run(mut self) {
         loop {
             let woken = self.wait();
@@ -198,15 +200,15 @@ impl Core {
                     if matches!(control, Control::Stop) {
                         return self.stop();
                     }
-                    self.obey(control);
+                    self.handle_control(control);
                 }
             }
             if woken.ended {
-                self.note_ended();
+                self.mark_exited();
                 if self.processes.iter().all(|process| process.ended.is_some()) {
-                    self.all_have_ended();
+                    self.report_all_exited();
                     if !self.outlasts {
-                        return self.last_words();
+                        return self.drain_pending();
                     }
                 }
             }
@@ -214,7 +216,7 @@ impl Core {
             if let Some(perf) = &mut self.backend.perf {
                 perf.start_due(now);
             }
-            if !self.looking() {
+            if !self.is_observing() {
                 continue;
             }
             if now >= self.schedule.due() {
@@ -223,27 +225,27 @@ impl Core {
                 self.take_caught();
                 if woken.ring {
                     self.drain(now);
-                    self.withhold_what_is_not_ours(now);
+                    self.drop_foreign_observations(now);
                 }
                 self.emit();
             }
         }
     }
 
-    /// What threads did that are gone is in the clocks of their processes, which are read once a
-    /// second: once more now, and every thread is observed when the threads' own counters have
-    /// caught up with that.
+    /// Runs the last ticks. The run time of exited threads is only in the clock of their process,
+    /// which is read once a second. So it is read now. Then every thread is observed until the
+    /// threads' own counters have caught up with it.
     fn stop(mut self) {
-        // Whoever stops us may have seen the end first.
-        self.note_ended();
-        if !self.looking() {
+        // The caller may have seen the exit before us.
+        self.mark_exited();
+        if !self.is_observing() {
             return;
         }
         if self.processes.iter().all(|process| process.ended.is_some()) {
-            return self.all_have_ended();
+            return self.report_all_exited();
         }
         self.second_due = 0;
-        self.ends = true;
+        self.ending = true;
         self.force_full_scan();
         self.tick(monotonic());
         let caught_up = monotonic() + COUNTERS_LAG;
@@ -256,14 +258,14 @@ impl Core {
         }
     }
 
-    /// There is something to look at, and it may be looked at.
-    fn looking(&self) -> bool {
+    /// Returns whether there is a process to observe, and sampling is not paused.
+    fn is_observing(&self) -> bool {
         !self.paused && !self.processes.is_empty()
     }
 
     fn wait(&mut self) -> Woken {
         let start = self.backend.perf.as_ref().and_then(|perf| perf.next_start());
-        let due = self.looking().then(|| self.schedule.due());
+        let due = self.is_observing().then(|| self.schedule.due());
         let timeout = [start, due].into_iter().flatten().min().map(|at| {
             let wait = at.saturating_sub(monotonic());
             Timespec { tv_sec: (wait / SECOND) as i64, tv_nsec: (wait % SECOND) as i64 }
@@ -275,12 +277,12 @@ impl Core {
         );
         let rings = fds.len();
         if let Some(perf) =
-            self.backend.perf.as_ref().filter(|_| !self.rings_hung && self.looking())
+            self.backend.perf.as_ref().filter(|_| !self.rings_hung && self.is_observing())
         {
             fds.extend(perf.descriptors().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         }
         if poll(&mut fds, timeout.as_ref()).is_err() {
-            // Interrupted by a signal: as if nothing had happened.
+            // Interrupted by a signal: report no event.
             return Woken { control: false, ended: false, ring: false };
         }
         let any = |fd: &PollFd<'_>| !fd.revents().is_empty();
@@ -295,7 +297,7 @@ impl Core {
         woken
     }
 
-    fn obey(&mut self, control: Control) {
+    fn handle_control(&mut self, control: Control) {
         match control {
             Control::Add(target) => self.add(target),
             Control::Interval(interval) => {
@@ -304,8 +306,8 @@ impl Core {
                 self.set_interval(interval);
             }
             Control::Pause if !self.paused => {
-                // What happened up to here is told before the gap.
-                if self.looking() {
+                // Observations up to here are sent before the gap begins.
+                if self.is_observing() {
                     self.force_full_scan();
                     self.tick(monotonic());
                 }
@@ -314,10 +316,10 @@ impl Core {
             }
             Control::Resume if self.paused => {
                 self.paused = false;
-                self.look_again();
+                self.resume_observation();
             }
             Control::Use(choice) => self.use_backend(choice),
-            Control::Started if self.looking() => {
+            Control::Started if self.is_observing() => {
                 let at = monotonic();
                 self.schedule.resume(at);
                 self.tick(at);
@@ -326,9 +328,9 @@ impl Core {
         }
     }
 
-    /// After a gap in observation.
-    fn look_again(&mut self) {
-        if !self.looking() {
+    /// Resumes observation after a gap.
+    fn resume_observation(&mut self) {
+        if !self.is_observing() {
             return;
         }
         let at = monotonic();
@@ -339,11 +341,11 @@ impl Core {
         self.emit();
     }
 
-    /// The kernel samples while we look.
+    /// Runs or stops the kernel's sampling with our own.
     fn run_perf(&mut self) {
-        let looking = self.looking();
+        let is_observing = self.is_observing();
         if let Some(perf) = &mut self.backend.perf {
-            perf.run(looking);
+            perf.run(is_observing);
         }
     }
 
@@ -351,7 +353,7 @@ impl Core {
         self.processes.iter_mut().for_each(|process| process.scan.force_full_scan());
     }
 
-    /// The tick and the periods of the kernel's samples, always together.
+    /// Sets the tick interval and the kernel's sampling period, always together.
     fn set_interval(&mut self, interval: Ns) {
         self.schedule.set_interval(interval);
         if let Some(perf) = &mut self.backend.perf {
@@ -360,25 +362,25 @@ impl Core {
         self.publish_status();
     }
 
-    /// One round of looks, what the kernel sampled meanwhile, and the ticks that close it: one of
-    /// each process, with the same time.
+    /// Runs one tick: the thread scan, the kernel's samples since the last tick, and one tick event
+    /// per process, all with the same time.
     fn tick(&mut self, begin: Ns) {
-        let beat = self.schedule.begin(begin);
-        if let Some(from) = beat.gap_from {
-            // Silence after it would mean that no thread moved.
+        let timing = self.schedule.begin(begin);
+        if let Some(from) = timing.gap_from {
+            // A thread without an observation after the gap would count as not having run.
             self.force_full_scan();
             self.events.push(Event::Gap { from: from.max(self.floor), at: begin });
         }
-        self.losses.late += u64::from(beat.missed);
+        self.losses.late += u64::from(timing.missed);
         for index in 0..self.processes.len() {
             let process = &mut self.processes[index];
-            if process.ended.is_none() && process.program.replaced() {
-                self.replaced(index, begin);
+            if process.ended.is_none() && process.exec_detector.replaced() {
+                self.handle_exec(index, begin);
             }
         }
-        // First of all: a sample of a parked thread makes it looked at in this very round.
+        // First, because a sample of a parked thread adds it to this very scan.
         self.drain(begin);
-        self.round();
+        self.scan_threads();
         for process in &mut self.processes {
             process.names.refresh(process.target.pid(), begin, process.unwinder.as_mut());
         }
@@ -387,19 +389,19 @@ impl Core {
         let at = monotonic();
         self.drain(at);
         self.emit_perf();
-        self.withhold_what_is_not_ours(at);
+        self.drop_foreign_observations(at);
         let tick_at = at.max(self.floor);
         self.emit();
         let second = begin >= self.second_due;
         if second {
             self.second_due = begin + SECOND;
             self.every_second(at);
-            // What the process's clock has, and no thread's counters, is taken for threads that are
-            // gone.
+            // Run time in the process clock but in no thread's counters is booked to exited
+            // threads. So all counters are read now.
             self.force_full_scan();
         }
         let losses = self.losses_now();
-        self.send_ticks(tick_at, beat.late, losses, second);
+        self.send_ticks(tick_at, timing.late, losses, second);
         self.emit_exits(tick_at);
         if let Some(interval) = self.pace.observe(tick_at, losses.sampler_cpu_ns) {
             self.set_interval(interval);
@@ -413,8 +415,8 @@ impl Core {
             let pid = process.pid();
             let process_cpu_ns = match process.ended {
                 Some(ended) => ended.cpu_ns,
-                // What threads have run before their first observations is not theirs, and would be
-                // taken for that of ended ones.
+                // Run time before a thread's first observation is not booked to it. In the process
+                // clock it would look like that of exited threads.
                 None if second && process.scan.not_read_yet() == 0 => cpu_of_process(pid),
                 None => None,
             };
@@ -424,9 +426,9 @@ impl Core {
     }
 }
 
-/// The interval of the kernel's samples.
+/// Returns the interval of the kernel's samples.
 fn between_samples(interval: Ns, once: bool) -> Ns {
-    if once { interval / DENSER } else { interval }
+    if once { interval / SAMPLES_PER_INTERVAL_ONCE } else { interval }
 }
 
 struct Woken {
@@ -441,7 +443,7 @@ mod tests {
 
     #[test]
     fn a_low_limit_leaves_events_for_some_running_threads() {
-        // One event for each thread and core: two threads on two cores take four.
+        // One event per thread and core: two threads on two cores need four.
         assert_eq!([16, 64, 128].map(descriptors_to_spend), [3, 12, 24]);
         assert_eq!([1024, 1 << 20].map(descriptors_to_spend), [384, ((1 << 20) - 256) / 2]);
     }

@@ -1,4 +1,4 @@
-//! When to look: ticks with jitter, their lateness, and gaps without observation.
+//! When to observe: ticks with jitter, their lateness, and gaps without observation.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -6,13 +6,13 @@ use std::hash::{BuildHasher, Hasher};
 use crate::clock::monotonic;
 use crate::model::vocabulary::frame::{Ns, SECOND};
 
-/// splitmix64: enough to keep ticks and periods out of step with the target.
+/// splitmix64: enough to keep ticks and sampling periods out of phase with the target.
 pub struct Random(u64);
 
 impl Random {
     pub fn seeded() -> Random {
-        // The standard library's per-process keys: different from run to run, which is all that is
-        // asked.
+        // The per-process keys of the standard library: they differ from run to run, which
+        // suffices.
         Random(RandomState::new().build_hasher().finish() ^ monotonic())
     }
 
@@ -29,35 +29,35 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// From 0 up to, not including, `limit` (at least 1).
+    /// Returns a number from 0 up to, not including, `limit` (at least 1).
     pub fn below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.draw()) * u128::from(limit.max(1))) >> 64) as u64
     }
 }
 
-/// What a tick that begins now is.
+/// Timing of a tick that begins now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Beat {
-    /// How much later than planned.
+pub struct TickTiming {
+    /// Lateness against the plan, ns.
     pub late: Ns,
-    /// More than one interval late.
+    /// The tick is more than one interval late.
     pub missed: bool,
-    /// There was no observation since then.
+    /// No observation was made since this time.
     pub gap_from: Option<Ns>,
 }
 
 pub struct Schedule {
     interval: Ns,
-    /// The longest that was in force since the last tick.
+    /// Longest interval in force since the last tick.
     longest: Ns,
-    /// The next tick.
+    /// Time of the next tick.
     due: Ns,
     last: Ns,
     random: Random,
 }
 
 impl Schedule {
-    /// The first tick is due at once.
+    /// Makes a schedule whose first tick is due at once.
     pub fn new(interval: Ns, random: Random, now: Ns) -> Schedule {
         Schedule { interval: interval.max(1), longest: interval, due: now, last: now, random }
     }
@@ -70,16 +70,16 @@ impl Schedule {
         self.due
     }
 
-    /// Takes effect at once: the wait that is under way is shortened or prolonged.
+    /// Sets the interval at once: a wait that is under way becomes shorter or longer.
     pub fn set_interval(&mut self, interval: Ns) {
         self.interval = interval.max(1);
         self.longest = self.longest.max(self.interval);
         self.due = self.last + self.step();
     }
 
-    /// Begins a tick and plans the next. One that comes more than an interval late is not made up
-    /// for.
-    pub fn begin(&mut self, now: Ns) -> Beat {
+    /// Begins a tick and plans the next one. A tick that is more than an interval late is not made
+    /// up for.
+    pub fn begin(&mut self, now: Ns) -> TickTiming {
         let late = now.saturating_sub(self.due);
         let unseen = now.saturating_sub(self.last);
         let gap_from = (unseen > SECOND.max(5 * self.longest)).then_some(self.last);
@@ -89,10 +89,11 @@ impl Schedule {
         let from = if missed { now } else { self.due };
         self.due = from + self.step();
         self.last = now;
-        Beat { late, missed, gap_from }
+        TickTiming { late, missed, gap_from }
     }
 
-    /// Looking begins again after a pause that began at the last tick; the next tick is due now.
+    /// Ends a pause that began at the last tick; the next tick is due now. Returns the start of the
+    /// pause.
     pub fn resume(&mut self, now: Ns) -> Ns {
         let from = self.last;
         self.last = now;
@@ -100,7 +101,8 @@ impl Schedule {
         from
     }
 
-    /// The interval, 10 % more or less: a fixed one would keep step with timers of the target.
+    /// Returns the interval, 10 % more or less: a fixed one would stay in phase with timers of the
+    /// target.
     fn step(&mut self) -> Ns {
         let tenth = self.interval / 10;
         self.interval - tenth + self.random.below(2 * tenth + 1)
@@ -118,20 +120,20 @@ mod tests {
         let mut schedule = Schedule::new(10 * MS, Random::from_seed(1), 0);
         let mut previous = 0;
         schedule.begin(0);
-        let rounds = 10_000;
-        for _ in 0..rounds {
+        let ticks = 10_000;
+        for _ in 0..ticks {
             let due = schedule.due();
             let step = due - previous;
             assert!((9 * MS..=11 * MS).contains(&step), "{step}");
             // 300 us late each time: no drift.
             assert_eq!(
                 schedule.begin(due + MS * 3 / 10),
-                Beat { late: MS * 3 / 10, missed: false, gap_from: None }
+                TickTiming { late: MS * 3 / 10, missed: false, gap_from: None }
             );
             previous = due;
         }
         // The sum of 10,000 uniform steps of +-1 ms: standard deviation 58 ms; 5 of them.
-        let error = previous.abs_diff(rounds * 10 * MS);
+        let error = previous.abs_diff(ticks * 10 * MS);
         assert!(error < 290 * MS, "{error}");
     }
 
@@ -139,8 +141,8 @@ mod tests {
     fn a_missed_tick_is_not_made_up_for() {
         let mut schedule = Schedule::new(10 * MS, Random::from_seed(2), 0);
         schedule.begin(0);
-        let beat = schedule.begin(500 * MS);
-        assert!(beat.missed && beat.late >= 489 * MS && beat.gap_from.is_none());
+        let timing = schedule.begin(500 * MS);
+        assert!(timing.missed && timing.late >= 489 * MS && timing.gap_from.is_none());
         assert!(schedule.due() >= 509 * MS);
     }
 
@@ -162,7 +164,7 @@ mod tests {
         schedule.begin(0);
         schedule.set_interval(10 * MS);
         assert!(schedule.due() <= 11 * MS);
-        // What was planned is no gap, also where the plan has become shorter since.
+        // A planned wait is no gap, even if the interval has become shorter since.
         assert_eq!(schedule.begin(30 * SECOND).gap_from, None);
         assert_eq!(schedule.begin(31 * SECOND + 1).gap_from, Some(30 * SECOND));
     }

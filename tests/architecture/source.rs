@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 pub struct SourceFile {
     /// From the package's root.
     pub path: String,
-    /// Its module path: `["capture", "ring"]`.
+    /// Its module path: `["capture", "event_ring"]`.
     pub place: Vec<String>,
     pub tokens: Vec<String>,
 }
@@ -115,7 +115,7 @@ pub fn expand(
 
 pub fn node(path: &[String]) -> String {
     match path {
-        [a, b, ..] if a == "capture" && b == "ring" => "capture::ring".to_owned(),
+        [a, b, ..] if a == "capture" && b == "event_ring" => "capture::event_ring".to_owned(),
         [a, ..] => a.clone(),
         [] => String::new(),
     }

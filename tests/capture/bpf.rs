@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sampletop::capture::blocked::StackReader;
 use sampletop::capture::bpf::rows::{Row, What};
-use sampletop::capture::bpf::{Again, Bpf, Counts, Single, Singly, Visit, explain};
-use sampletop::capture::parked::{self, PARKED_AFTER, RESTLESS};
-use sampletop::capture::thread_scan::{Round, Stacks, ThreadScan};
+use sampletop::capture::bpf::{Bpf, Counts, Repeats, Single, Visit, VisitMethod, explain};
+use sampletop::capture::stack_reader::StackReader;
+use sampletop::capture::thread_scan::parked_rotation::{self, PARKED_AFTER, RESTLESS};
+use sampletop::capture::thread_scan::{ScanContext, Stacks, ThreadScan};
 use sampletop::model::vocabulary::frame::{Event, Losses, Ns, Seen, ThreadKey};
 use sampletop::process::memory::Memory;
 use sampletop::process::threads::Reads;
@@ -70,9 +70,9 @@ impl Passes {
     pub fn next(&mut self) -> Pass {
         let (mut events, mut moved, mut rows) = (Vec::new(), Vec::new(), 0);
         let before = self.bpf.counts().calls;
-        let visit = self.scan.next_visit(self.turns, self.bpf.singly());
+        let visit = self.scan.next_visit(self.turns, self.bpf.visit_method());
         self.bpf.begin(self.pid, visit).expect("a pass");
-        let mut round = Round {
+        let mut context = ScanContext {
             stacks: Some(Stacks {
                 reader: &mut self.reader,
                 unwinder: &mut TopOnly,
@@ -83,18 +83,18 @@ impl Passes {
             losses: &mut self.losses,
             stops_threads: false,
             turns: self.turns,
-            first_most: usize::MAX,
+            max_first_observations: usize::MAX,
             pause_at: Ns::MAX,
             denied: false,
         };
         while self.bpf.read().expect("rows") {
             for (row, copied) in self.bpf.rows() {
                 rows += 1;
-                self.scan.row(&row, copied, &mut round);
+                self.scan.take_row(&row, copied, &mut context);
             }
         }
-        let clock = self.scan.asks_the_clock().then(|| self.scan.tasks().clock());
-        self.scan.end_of_rows(self.bpf.missed(), clock, &mut round);
+        let clock = self.scan.needs_process_clock().then(|| self.scan.tasks().clock());
+        self.scan.end_pass(self.bpf.missed(), clock, &mut context);
         let Counts { calls, visited } = self.bpf.counts();
         Pass { events, rows, calls: calls - before, visited }
     }
@@ -106,7 +106,7 @@ fn of_files(scan: &ThreadScan) -> Reads {
 }
 
 #[test]
-fn where_the_clock_of_the_process_stands_still_no_thread_is_visited() {
+fn no_thread_is_visited_while_the_process_clock_proves_a_wait() {
     if !works() {
         return;
     }
@@ -177,7 +177,7 @@ fn an_unmoved_thread_costs_no_row_and_no_read() {
         .expect("it was seen")
         .thread;
     // An observation that never reached the reducer is sent again, once.
-    passes.scan.unsent(parked.tid);
+    passes.scan.mark_undelivered(parked.tid);
     let again =
         |pass: &Pass| scan(&pass.events).filter(|observation| observation.thread == parked).count();
     let pass = passes.next();
@@ -186,7 +186,7 @@ fn an_unmoved_thread_costs_no_row_and_no_read() {
     // More than can be named in a list: all rows come, and the rows that are not needed yield no
     // event.
     for _ in 0..2_000 {
-        passes.scan.unsent(parked.tid);
+        passes.scan.mark_undelivered(parked.tid);
     }
     let pass = passes.next();
     assert_eq!((again(&pass), pass.rows, pass.events.len()), (1, 203, 3));
@@ -205,16 +205,20 @@ fn an_unmoved_thread_costs_no_row_and_no_read() {
 
 /// Single threads are visited by a list if the kernel can do that, else by an iterator for each.
 #[test]
-fn the_kernel_is_made_use_of() {
+fn single_threads_are_visited_by_the_best_method_of_this_kernel() {
     if !works() {
         return;
     }
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux");
     let mut numbers = release.split('.').map_while(|number| number.parse::<u32>().ok());
     let version = (numbers.next().expect("a number"), numbers.next().expect("another"));
-    let singly = Bpf::open().expect("it works").singly();
-    assert_eq!(singly, if version >= (6, 2) { Singly::Listed } else { Singly::Each }, "{release}");
-    assert_eq!(Bpf::open_without_lists().expect("it works").singly(), Singly::Each);
+    let method = Bpf::open().expect("it works").visit_method();
+    assert_eq!(
+        method,
+        if version >= (6, 2) { VisitMethod::Listed } else { VisitMethod::Each },
+        "{release}"
+    );
+    assert_eq!(Bpf::open_without_lists().expect("it works").visit_method(), VisitMethod::Each);
 }
 
 #[test]
@@ -225,7 +229,7 @@ fn parked_threads_are_visited_in_rotation_and_a_woken_one_at_once() {
 }
 
 #[test]
-fn an_iterator_for_each_thread_does_it_too() {
+fn parked_threads_are_visited_in_rotation_by_single_iterators() {
     if works() {
         rotation("bpf-each", || Bpf::open_without_lists().expect("it works"));
     }
@@ -234,13 +238,13 @@ fn an_iterator_for_each_thread_does_it_too() {
 /// Returns whether `calls` are the calls of lists: one for each list that reports nothing, another
 /// for rows. The iterator that is read on for each list sometimes ends. Then it is closed and
 /// another one is opened.
-fn of_lists(calls: u64, lists: u64, told: bool) -> bool {
-    (0..=3).contains(&calls.wrapping_sub(lists + u64::from(told)))
+fn of_lists(calls: u64, lists: u64, reported: bool) -> bool {
+    (0..=3).contains(&calls.wrapping_sub(lists + u64::from(reported)))
 }
 
 fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
     let program = build("cap_threads.c", name_of_test, &["-O1"]);
-    let listed = open().singly() == Singly::Listed;
+    let listed = open().visit_method() == VisitMethod::Listed;
     // Such a pass reports exactly `threads` threads. Parked ones that are due, now or one tick
     // earlier, come by a list, the others by an iterator each.
     let alone = |pass: (usize, u32, u64), threads: u32| {
@@ -262,7 +266,7 @@ fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
     let silent = |pass: Pass| (pass.events.len(), pass.visited, pass.calls);
     let first = |(): &mut ()| {
         // The turns of 100 Hz.
-        let mut passes = Passes::by(open(), target.pid(), parked::turns(10_000_000));
+        let mut passes = Passes::by(open(), target.pid(), parked_rotation::turns(10_000_000));
         passes.scan = ThreadScan::new(target.pid(), 1000).expect("its threads").without_clock();
         let first = passes.next();
         let seen: BTreeMap<String, ThreadKey> = scan(&first.events)
@@ -284,7 +288,7 @@ fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
             assert_eq!(
                 (events, visited),
                 (0, 100),
-                "50 in each round, as many at a time as fit into one list"
+                "50 at each tick, as many at a time as fit into one list"
             );
             assert!(of_lists(calls, 1, false), "{calls}");
         }
@@ -293,7 +297,7 @@ fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
             for _ in 0..10 {
                 assert_eq!(silent(passes.next()), (0, 0, 0));
             }
-            assert_eq!(silent(passes.next()), (0, 501, 3), "50 in each of 11 rounds make 501");
+            assert_eq!(silent(passes.next()), (0, 501, 3), "50 at each of 11 ticks make 501");
         }
     }
     // Happens once a second, at gaps and at the end.
@@ -348,15 +352,15 @@ fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
     passes.scan.force_full_scan();
     passes.next();
     let thread = seen["park-100"];
-    assert_eq!(passes.scan.sampled(thread.tid, 1).map(|(key, _)| key), Some(thread));
+    assert_eq!(passes.scan.identify_sampled(thread.tid, 1).map(|(key, _)| key), Some(thread));
     assert_eq!(
         silent(passes.next()),
         (0, 0, 0),
-        "a sample from before its last look proves nothing"
+        "a sample from before its last observation proves nothing"
     );
     let lost = seen["park-300"];
     let sampled = |passes: &mut Passes| {
-        passes.scan.sampled(thread.tid, Ns::MAX);
+        passes.scan.identify_sampled(thread.tid, Ns::MAX);
         let pass = passes.next();
         assert!(
             scan(&pass.events).map(|observation| observation.thread).eq([thread]),
@@ -366,7 +370,7 @@ fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
         assert!(alone(silent(pass), 1));
         // The same holds for an observation that was lost.
         let silently = silent(passes.next());
-        passes.scan.unsent(lost.tid);
+        passes.scan.mark_undelivered(lost.tid);
         let pass = passes.next();
         assert!(
             scan(&pass.events).map(|observation| observation.thread).eq([lost]),
@@ -406,13 +410,13 @@ fn who_is_born_or_dies_is_noticed_at_once() {
     let pass = passes.next();
     let born = scan(&pass.events)
         .find(|observation| name(observation) == "park-100")
-        .expect("it is told")
+        .expect("it is reported")
         .thread;
     ask(&mut target, "dies\n");
     assert_eq!(next_number(&mut target), 2);
     // pthread_join may return before the thread has left /proc.
     let place = format!("/proc/{}/task/{}", target.pid(), born.tid);
-    wait_until("it is gone", || !std::path::Path::new(&place).exists());
+    wait_until("it is exited", || !std::path::Path::new(&place).exists());
     let ended =
         |event: &Event| matches!(event, Event::ThreadEnded { thread, .. } if *thread == born);
     assert_eq!(passes.next().events.into_iter().filter(ended).count(), 1);
@@ -442,10 +446,10 @@ fn who_takes_anothers_place_is_noticed_in_turn() {
                 .map(|observation| observation.thread)
                 .last()
         };
-        let first = last(&passes.next()).expect("it is told");
+        let first = last(&passes.next()).expect("it is reported");
         change("dies\n", 2);
-        let gone = format!("/proc/{pid}/task/{}", first.tid);
-        wait_until("it is gone", || !std::path::Path::new(&gone).exists());
+        let exited = format!("/proc/{pid}/task/{}", first.tid);
+        wait_until("it is exited", || !std::path::Path::new(&exited).exists());
         change("born\n", 1);
         let (mut ended, mut second) = (0, None);
         // A rotation of 22 threads, and the events that follow from it.
@@ -494,13 +498,16 @@ fn all_ways_to_visit_a_thread_tell_the_same() {
         assert_eq!(rows.len(), THREADS);
         rows
     };
-    let again = Again { all: true, tids: vec![] };
+    let again = Repeats { all: true, tids: vec![] };
     let all = without_time(rows_of(&mut bpf, pid, Visit { only: None, again: again.clone() }));
     let threads: Vec<Single> =
         all.values().map(|(row, _)| Single { tid: row.tid, id: row.id }).collect();
     let by_name = Visit {
         only: Some(threads.clone()),
-        again: Again { all: false, tids: threads.iter().rev().map(|thread| thread.tid).collect() },
+        again: Repeats {
+            all: false,
+            tids: threads.iter().rev().map(|thread| thread.tid).collect(),
+        },
     };
     let mut each = Bpf::open_without_lists().expect("it works");
     each.add(pid).expect("a process");
@@ -511,19 +518,20 @@ fn all_ways_to_visit_a_thread_tell_the_same() {
         let Counts { calls, visited } = bpf.counts();
         assert_eq!(visited, THREADS as u32);
         let calls = calls - before;
-        if bpf.singly() == Singly::Listed {
+        if bpf.visit_method() == VisitMethod::Listed {
             assert!((6..=9).contains(&calls), "three lists, and the rows of each: {calls}");
         } else {
             assert_eq!(calls, 3 * THREADS as u64);
         }
         let silent =
-            rows_of(bpf, pid, Visit { only: Some(threads.clone()), again: Again::default() });
+            rows_of(bpf, pid, Visit { only: Some(threads.clone()), again: Repeats::default() });
         assert_eq!((silent.len(), bpf.counts().visited), (0, THREADS as u32));
         // Some of them, in several pieces of the list.
         let some = [threads[300].tid, threads[5].tid, threads[200].tid];
-        let again = Again { all: false, tids: some.to_vec() };
+        let again = Repeats { all: false, tids: some.to_vec() };
         let rows = rows_of(bpf, pid, Visit { only: Some(threads.clone()), again });
-        let told: std::collections::BTreeSet<u32> = rows.iter().map(|(row, _)| row.tid).collect();
-        assert!(rows.len() == 3 && told == some.into(), "{told:?}");
+        let reported: std::collections::BTreeSet<u32> =
+            rows.iter().map(|(row, _)| row.tid).collect();
+        assert!(rows.len() == 3 && reported == some.into(), "{reported:?}");
     }
 }

@@ -3,7 +3,7 @@
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use sampletop::capture::bpf::{Again, Bpf, Single, Singly, Visit};
+use sampletop::capture::bpf::{Bpf, Repeats, Single, Visit, VisitMethod};
 use sampletop::capture::perf::Perf;
 use sampletop::clock::monotonic;
 use sampletop::config::CaptureChoice;
@@ -33,7 +33,7 @@ fn processes_come_and_go() {
     // The kernel reuses thread ids: the present owner of one may be another thread.
     let leader = |bpf: &mut Bpf, pid| {
         let rows =
-            rows_of(bpf, pid, Visit { only: None, again: Again { all: true, tids: vec![] } });
+            rows_of(bpf, pid, Visit { only: None, again: Repeats { all: true, tids: vec![] } });
         let row = rows.iter().find(|(row, _)| row.tid == pid).expect("it was visited").0;
         Single { tid: row.tid, id: row.id }
     };
@@ -42,7 +42,7 @@ fn processes_come_and_go() {
     for bpf in [&mut bpf, &mut each] {
         let (of_one, of_two) = (leader(bpf, one.pid()), leader(bpf, two.pid()));
         for (thread, theirs) in [(of_two, 1), (of_one, 0)] {
-            let again = Again { all: false, tids: vec![thread.tid] };
+            let again = Repeats { all: false, tids: vec![thread.tid] };
             let rows = rows_of(bpf, two.pid(), Visit { only: Some(vec![thread]), again }).len();
             assert_eq!((rows, bpf.counts().visited), (theirs, theirs as u32));
         }
@@ -52,7 +52,7 @@ fn processes_come_and_go() {
     assert_eq!(visited(&mut bpf, two.pid()), 8);
     let pid = two.pid();
     drop(two);
-    assert_eq!(visited(&mut bpf, pid), 0, "who is gone has no threads");
+    assert_eq!(visited(&mut bpf, pid), 0, "an exited process has no threads");
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn when_it_fails_the_next_way_takes_over() {
         // survive.
         assert_eq!(unsafe { libc::dup2(null.as_raw_fd(), *fd) }, *fd);
     }
-    let lists = Bpf::open().expect("it works").singly() == Singly::Listed;
+    let lists = Bpf::open().expect("it works").visit_method() == VisitMethod::Listed;
     assert_eq!(ours.len(), 1 + usize::from(lists), "all threads, and lists of them");
     let mark = events.len();
     read_until(&mut reader, &mut events, |_| sampler.status().backend == "perf");
@@ -98,7 +98,7 @@ fn when_it_fails_the_next_way_takes_over() {
     let by_perf = events.len();
     let spinning = |event: &Event| matches!(event, Event::Observation(l) if name(l) == "spin-1" && l.seen == Seen::OnCpu);
     let parked = |event: &Event| matches!(event, Event::Observation(l) if name(l) == "park-1" && matches!(l.seen, Seen::Blocked(_)));
-    assert!(events[..mark].iter().any(parked), "told by bpf");
+    assert!(events[..mark].iter().any(parked), "reported by bpf");
     // The new backend reads every thread afresh.
     read_until(&mut reader, &mut events, |events| {
         events[by_perf..].iter().any(spinning) && events[mark..].iter().any(parked)

@@ -25,23 +25,27 @@ use walks::{Stack, Symbols, blocked_threads, eu_stack};
 
 /// Samples with real walks. Returns the last blocked observation of each thread, once each of
 /// `wanted` has had one.
-fn blocked_looks(pid: u32, files: &Files, wanted: &BTreeSet<u32>) -> BTreeMap<u32, Observation> {
+fn blocked_observations(
+    pid: u32,
+    files: &Files,
+    wanted: &BTreeSet<u32>,
+) -> BTreeMap<u32, Observation> {
     let target = std::sync::Arc::new(Target::attach(pid).expect("attached"));
     let plan: Plan = plan(CaptureChoice::Bpf, 10);
     let (_sampler, mut reader) =
         Sampler::start(vec![target], files.clone(), Default::default(), plan).expect("sampling");
-    let (mut events, mut told, mut known) = (Vec::new(), BTreeMap::new(), 0);
+    let (mut events, mut reported, mut known) = (Vec::new(), BTreeMap::new(), 0);
     read_until(&mut reader, &mut events, |events| {
         let new = &events[std::mem::replace(&mut known, events.len())..];
         for observation in
             scan(new).filter(|observation| matches!(observation.seen, Seen::Blocked(_)))
         {
-            told.insert(observation.thread.tid, observation.clone());
+            reported.insert(observation.thread.tid, observation.clone());
         }
         // An uncertain walk is retried at the next ticks.
-        ticks(events) > 10 && wanted.iter().all(|tid| told.contains_key(tid))
+        ticks(events) > 10 && wanted.iter().all(|tid| reported.contains_key(tid))
     });
-    told
+    reported
 }
 
 fn ends_in(observation: &Observation) -> Option<Marker> {
@@ -86,7 +90,7 @@ fn every_kind_of_blocked_stack_is_what_elfutils_says() {
         let pid = running.pid();
         let threads = blocked_threads(pid);
         let files = Files::default();
-        let told = blocked_looks(pid, &files, &threads.values().copied().collect());
+        let reported = blocked_observations(pid, &files, &threads.values().copied().collect());
         let mut addresses = Addresses {
             files: &files,
             maps: Maps::read(pid).expect("maps"),
@@ -95,7 +99,7 @@ fn every_kind_of_blocked_stack_is_what_elfutils_says() {
         let judge = eu_stack(pid);
         let mut wrong = Vec::new();
         for (kind, tid) in &threads {
-            let observation = &told[tid];
+            let observation = &reported[tid];
             // All others are complete, including those deeper than 63 KiB, on an alternate stack,
             // or without frame pointers.
             let end = match kind.as_str() {
@@ -149,7 +153,7 @@ fn two_thousand_blocked_stacks_are_what_elfutils_says() {
     check_shares(&mut running, &program);
     check_names(pid);
     let files = Files::default();
-    let told = blocked_looks(pid, &files, &threads);
+    let reported = blocked_observations(pid, &files, &threads);
     let mut addresses =
         Addresses { files: &files, maps: Maps::read(pid).expect("maps"), known: HashMap::new() };
     // eu-stack stops the threads one after the other, which takes minutes while others spin.
@@ -159,12 +163,12 @@ fn two_thousand_blocked_stacks_are_what_elfutils_says() {
     let wrong: Vec<String> = threads
         .iter()
         .filter(|tid| {
-            let observation = &told[tid];
+            let observation = &reported[tid];
             ends_in(observation).is_some()
                 || observation.recovered
                 || addresses.of(&observation.stack) != judge[tid]
         })
-        .map(|tid| format!("{} {:?}\n  eu-stack: {:x?}", tid, told[tid], judge[tid]))
+        .map(|tid| format!("{} {:?}\n  eu-stack: {:x?}", tid, reported[tid], judge[tid]))
         .collect();
     assert!(wrong.is_empty(), "{} of {}: {}", wrong.len(), threads.len(), wrong[0]);
 }
@@ -334,14 +338,14 @@ fn check_ids(pid: u32) {
     read_until(&mut reader, &mut events, |events| ticks(events) > 20 && spins(events) == 2);
     assert_eq!(sampler.status().backend, "bpf");
     drop(sampler);
-    let told: BTreeSet<u32> = scan(&events).map(|observation| observation.thread.tid).collect();
+    let reported: BTreeSet<u32> = scan(&events).map(|observation| observation.thread.tid).collect();
     let entries = std::fs::read_dir(format!("/proc/{pid}/task")).expect("threads");
     let there: BTreeSet<u32> = entries
         .map(|entry| {
             entry.expect("an entry").file_name().to_string_lossy().parse().expect("a number")
         })
         .collect();
-    assert_eq!(told, there);
+    assert_eq!(reported, there);
     assert!(scan(&events).all(|observation| observation.thread.pid == pid));
 }
 

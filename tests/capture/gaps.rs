@@ -6,7 +6,7 @@ const WATCHED: &str = "SAMPLETOP_TEST_WATCH";
 
 /// Not a test by itself: the sampler that the next test suspends.
 #[test]
-fn helper_that_tells_of_gaps() {
+fn helper_that_reports_gaps() {
     let Ok(pid) = std::env::var(WATCHED) else { return };
     let (_sampler, mut reader) = start_pid(pid.parse().expect("a pid"), CaptureChoice::Perf, 10);
     let mut events = Vec::new();
@@ -28,11 +28,11 @@ fn helper_that_tells_of_gaps() {
 }
 
 #[test]
-fn a_suspended_sampler_tells_of_the_gap() {
+fn a_suspended_sampler_reports_the_gap() {
     let program = build("cap_threads.c", "gap", &["-O1"]);
     let target = Running::start(&program, &["park", "1"]);
     let mut helper = std::process::Command::new(std::env::current_exe().expect("this program"))
-        .args(["--exact", "gaps::helper_that_tells_of_gaps", "--nocapture"])
+        .args(["--exact", "gaps::helper_that_reports_gaps", "--nocapture"])
         .env(WATCHED, target.pid().to_string())
         .stdout(std::process::Stdio::piped())
         .spawn()
@@ -50,7 +50,7 @@ fn a_suspended_sampler_tells_of_the_gap() {
         .find_map(|line| {
             line.expect("text").strip_prefix("gap of ").map(|ns| ns.parse().expect("a number"))
         })
-        .expect("the gap is told");
+        .expect("the gap is reported");
     assert!(gap >= 1_300_000_000, "{gap}");
     assert!(helper.wait().expect("it ends").success());
 }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sampletop::capture::blocked::StackReader;
 use sampletop::capture::bpf::rows::{self, Blocked, Copied, Row, What};
 use sampletop::capture::perf::Perf;
-use sampletop::capture::thread_scan::{Round, Stacks, ThreadScan};
+use sampletop::capture::stack_reader::StackReader;
+use sampletop::capture::thread_scan::{ScanContext, Stacks, ThreadScan};
 use sampletop::capture::{Plan, Sampler, Walkers};
 use sampletop::clock::monotonic;
 use sampletop::config::CaptureChoice;
@@ -161,20 +161,20 @@ fn a_stack_without_a_slot_is_late_and_taken_the_next_time() {
     let mut reader = StackReader::new(Memory::new(pid));
     let (mut events, mut moved, mut losses) = (Vec::new(), Vec::new(), Losses::default());
     let mut tell = |what| {
-        let mut round = Round {
+        let mut context = ScanContext {
             stacks: Some(Stacks { reader: &mut reader, unwinder: &mut TopOnly, reports: None }),
             events: &mut events,
             moved: &mut moved,
             losses: &mut losses,
             stops_threads: false,
             turns: 0,
-            first_most: usize::MAX,
+            max_first_observations: usize::MAX,
             pause_at: Ns::MAX,
             denied: false,
         };
         let counters = Counters { run_ns: 5, delay_ns: 6, runs: 7 };
         let name = RawName::new(b"parked");
-        scan.row(
+        scan.take_row(
             &Row {
                 at: 1,
                 tid: pid,
@@ -187,19 +187,19 @@ fn a_stack_without_a_slot_is_late_and_taken_the_next_time() {
                 what,
             },
             Copied::default(),
-            &mut round,
+            &mut context,
         );
         (std::mem::take(&mut events), losses)
     };
-    let (told, counted) = tell(What::Late);
+    let (reported, counted) = tell(What::Late);
     assert_eq!((counted.late, counted.samples, counted.torn), (1, 0, 0));
     assert!(
-        matches!(&told[..], [Event::Observation(observation)] if observation.seen == Seen::Running && observation.stack.is_empty()),
-        "{told:?}"
+        matches!(&reported[..], [Event::Observation(observation)] if observation.seen == Seen::Running && observation.stack.is_empty()),
+        "{reported:?}"
     );
     let registers = Registers { rip: 0x1000, rsp: 0x2000, rbp: Some(0), ..Registers::default() };
     let call = Syscall { number: 0, args: [0; 6] };
-    let (told, counted) = tell(What::Blocked(Blocked {
+    let (reported, counted) = tell(What::Blocked(Blocked {
         registers,
         call,
         fs_base: 0,
@@ -209,7 +209,7 @@ fn a_stack_without_a_slot_is_late_and_taken_the_next_time() {
     }));
     assert_eq!((counted.late, counted.samples), (1, 1));
     assert!(
-        matches!(&told[..], [Event::Observation(observation)] if observation.seen == Seen::Blocked(call)),
-        "{told:?}"
+        matches!(&reported[..], [Event::Observation(observation)] if observation.seen == Seen::Blocked(call)),
+        "{reported:?}"
     );
 }

@@ -1,21 +1,21 @@
 //! The sampler on live targets: it stops no thread, misses none, and its sums are the kernel's.
 
+mod before_exec;
 mod bpf;
 mod bpf_processes;
 mod bpf_stacks;
 #[path = "../common/mod.rs"]
 mod common;
 mod gaps;
-mod held;
+mod governor;
 mod losses;
-mod pace;
+mod ptrace;
 mod replaced;
 mod rights;
-mod rounds;
 mod several;
-mod stopping;
 mod storms;
 mod support;
+mod thread_scans;
 mod undisturbed;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,9 +23,9 @@ use std::time::{Duration, Instant};
 
 use common::{Running, build, wait_until, wait_until_all_sleep};
 use sampletop::capture::Control;
-use sampletop::capture::blocked::StackReader;
-use sampletop::capture::parked::{PARKED_AFTER, RESTLESS};
-use sampletop::capture::thread_scan::{Round, Stacks, ThreadScan};
+use sampletop::capture::stack_reader::StackReader;
+use sampletop::capture::thread_scan::parked_rotation::{PARKED_AFTER, RESTLESS};
+use sampletop::capture::thread_scan::{ScanContext, Stacks, ThreadScan};
 use sampletop::clock::monotonic;
 use sampletop::config::CaptureChoice;
 use sampletop::model::vocabulary::frame::{
@@ -147,18 +147,18 @@ fn an_unmoved_thread_costs_one_read_and_sends_nothing() {
     let mut round = |scan: &mut ThreadScan| {
         let mut events = Vec::new();
         let stacks = Stacks { reader: &mut reader, unwinder: &mut TopOnly, reports: None };
-        let mut round = Round {
+        let mut round = ScanContext {
             stacks: Some(stacks),
             events: &mut events,
             moved: &mut moved,
             losses: &mut losses,
             stops_threads: false,
             turns: usize::MAX,
-            first_most: usize::MAX,
+            max_first_observations: usize::MAX,
             pause_at: Ns::MAX,
             denied: false,
         };
-        assert!(scan.round(&mut round));
+        assert!(scan.scan_files(&mut round));
         assert!(!round.denied);
         events
     };
@@ -186,7 +186,7 @@ fn an_unmoved_thread_costs_one_read_and_sends_nothing() {
         .find(|observation| name(observation) == "park-7")
         .expect("it was seen")
         .thread;
-    scan.unsent(parked.tid);
+    scan.mark_undelivered(parked.tid);
     let again = |events: &[Event]| {
         support::scan(events).filter(|observation| observation.thread == parked).count()
     };
@@ -247,10 +247,10 @@ fn threads_that_come_and_go_are_all_told(choice: CaptureChoice) {
     let rounds: Vec<Ns> =
         events.iter().filter(|e| matches!(e, Event::Tick(_))).map(time_of).collect();
     let missed: u64 = rounds.windows(4).map(|four| (four[3] - four[0]) / 20_000_000).sum();
-    let told = ended.iter().filter(|key| seen.contains_key(key)).count();
+    let reported = ended.iter().filter(|key| seen.contains_key(key)).count();
     assert!(
-        born > first && told + missed as usize >= born - first,
-        "{told} of {first}..{born}, {missed} were brief"
+        born > first && reported + missed as usize >= born - first,
+        "{reported} of {first}..{born}, {missed} were brief"
     );
 }
 
@@ -350,11 +350,11 @@ fn counters_sum_to_what_the_kernel_says(choice: CaptureChoice) {
     let mut target = Running::start(&program, &["park", "3"]);
     let (sampler, mut reader) = start(&target, choice, 5);
     let mut events = read_for(&mut reader, Duration::from_secs(1));
-    let mut told = || {
+    let mut reported = || {
         ask(&mut target, "\n");
         [next_number(&mut target), next_number(&mut target)]
     };
-    let (before, stolen_before) = (told(), stolen());
+    let (before, stolen_before) = (reported(), stolen());
     let asked = monotonic();
     // Two ticks that have begun after that: ticks are reported in order, and what was in the ring
     // is older.
@@ -362,7 +362,7 @@ fn counters_sum_to_what_the_kernel_says(choice: CaptureChoice) {
         events.iter().filter(|e| matches!(e, Event::Tick(t) if t.at > asked)).count()
     };
     read_until(&mut reader, &mut events, |events| later(events) > 2);
-    let (after, stolen) = (told(), stolen() - stolen_before);
+    let (after, stolen) = (reported(), stolen() - stolen_before);
     drop(sampler);
     for spin in 0..2 {
         let last = scan(&events)
@@ -428,12 +428,12 @@ fn orders_take_effect_at_once_and_a_pause_is_a_gap(choice: CaptureChoice) {
     read_until(&mut reader, &mut after, |_| sampler.status().backend == "states");
     let changed = monotonic();
     let unreadable = [RawFrame::marker(Marker::NotReadable)];
-    let told = |observation: &Observation| {
+    let reported = |observation: &Observation| {
         name(observation).starts_with("park-") && observation.stack == unreadable
     };
     let later = |events: &[Event]| events.iter().filter(|event| time_of(event) > changed).count();
     read_until(&mut reader, &mut after, |events| {
-        later(events) > 20 && scan(&events[mark..]).any(told)
+        later(events) > 20 && scan(&events[mark..]).any(reported)
     });
     assert!(
         scan(&after)

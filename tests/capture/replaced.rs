@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use sampletop::capture::Sampler;
-use sampletop::capture::ring::Reader;
+use sampletop::capture::event_ring::Reader;
 use sampletop::config::CaptureChoice;
 use sampletop::model::vocabulary::frame::{Event, FrameCode, Marker, Observation, Seen};
 use sampletop::process::files::Files;
@@ -92,13 +92,13 @@ impl Burning {
         ask(&mut self.target, &format!("{count}\n"));
         let Burning { target, reader, events, .. } = self;
         std::thread::scope(|scope| {
-            let told =
+            let reported =
                 scope.spawn(|| [next_number(target), next_number(target), next_number(target)]);
-            while !told.is_finished() {
+            while !reported.is_finished() {
                 events.extend(reader.by_ref());
                 std::thread::sleep(std::time::Duration::from_millis(2));
             }
-            told.join().expect("numbers")
+            reported.join().expect("numbers")
         })
     }
 

@@ -31,7 +31,7 @@ fn nobody_else() -> u32 {
 /// Runs a helper of this file as that user. Both programs must lie where that user may read them.
 fn as_nobody(helper: &str, program: &Path) {
     if !rustix::process::geteuid().is_root() {
-        return skipped(helper, "needs root to become nobody");
+        return skipped(helper, "needs root to become another user");
     }
     let folder = tempfile::tempdir_in("/tmp").expect("a folder");
     std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("its mode");
@@ -88,7 +88,7 @@ fn samples(events: &[Event], who: &str, from: Ns, to: Ns) -> f64 {
 fn helper_counts_samples() {
     let Some(program) = program() else { return };
     let mut target = Running::start(&program, &["park", "40"]);
-    let told = |target: &mut Running| {
+    let reported = |target: &mut Running| {
         let asked = monotonic();
         ask(target, "\n");
         ([next_number(target), next_number(target)], asked, monotonic())
@@ -101,9 +101,9 @@ fn helper_counts_samples() {
     read_until(&mut reader, &mut events, |events| {
         sampled(events, "spin-0") && sampled(events, "spin-1")
     });
-    let (before, outer_from, inner_from) = told(&mut target);
+    let (before, outer_from, inner_from) = reported(&mut target);
     events.extend(read_for(&mut reader, Duration::from_secs(2)));
-    let (after, inner_to, outer_to) = told(&mut target);
+    let (after, inner_to, outer_to) = reported(&mut target);
     drop(sampler);
     events.extend(reader.by_ref());
     for spin in 0..2 {
@@ -212,7 +212,7 @@ fn helper_runs_short_of_descriptors() {
     assert_eq!(sampler.status().backend, "perf");
     let mut events = Vec::new();
     let short = |status: Status| {
-        status.notice.is_some_and(|notice| notice.contains("not sampled for want of descriptors"))
+        status.notice.is_some_and(|notice| notice.contains("some running threads are not sampled"))
     };
     let works = |events: &[Event]| {
         scan(events).any(|l| l.seen == Seen::OnCpu && name(l).starts_with("work-"))

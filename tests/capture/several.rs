@@ -28,7 +28,7 @@ fn ended(events: &[Event], pid: u32) -> bool {
 }
 
 #[test]
-fn processes_come_and_end_and_come_again() {
+fn processes_are_added_exit_and_are_added_again() {
     if !need_root("samples all processors") {
         return;
     }
@@ -95,9 +95,9 @@ fn processes_come_and_end_and_come_again() {
         // Events are in order of time across processes.
         assert!(events.is_sorted_by_key(time_of), "{backend:?}");
         // A process that exits before the sampler receives it is reported as exited.
-        let gone = Running::start(&program, &["spin", "blue", "60"]);
-        let (target, pid) = (attach(&gone), gone.pid());
-        drop(gone);
+        let exited = Running::start(&program, &["spin", "blue", "60"]);
+        let (target, pid) = (attach(&exited), exited.pid());
+        drop(exited);
         sampler.control(Control::Add(target));
         read_until(&mut reader, &mut events, |events| ended(events, pid));
         assert_eq!(sampled(&events, pid), 0);

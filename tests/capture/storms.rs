@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sampletop::capture::Sampler;
-use sampletop::capture::ring::Reader;
+use sampletop::capture::event_ring::Reader;
 use sampletop::config::CaptureChoice;
 use sampletop::model::vocabulary::frame::{Event, FrameCode, Losses, Ns, Observation, Seen};
 use sampletop::process::files::Files;
@@ -17,8 +17,8 @@ use sampletop::process::target::Target;
 use crate::bpf::{Passes, works};
 use crate::bpf_stacks::walks::{Stack, Symbols};
 use crate::common::{Running, build, need_root};
-use crate::rounds::Rounds;
 use crate::support::*;
+use crate::thread_scans::FileScans;
 
 /// Starts a sampler that samples with real walks.
 fn start_walking(pid: u32, choice: CaptureChoice, files: &Files) -> (Sampler, Reader) {
@@ -351,17 +351,17 @@ fn ten_thousand_threads_leave_their_time_and_nothing_else() {
         }
     }
     // Threads that are known, by either source.
-    let (mut passes, mut rounds) = (Passes::over(pid, 50), Rounds::of(&target, 50));
+    let (mut passes, mut scans) = (Passes::over(pid, 50), FileScans::of(&target, 50));
     let (mut files, mut memory, mut known) = (0, Vec::new(), 0);
     ask(&mut target, "\n");
-    let told = std::thread::scope(|scope| {
-        let told = scope.spawn(|| {
+    let reported = std::thread::scope(|scope| {
+        let reported = scope.spawn(|| {
             [next_number(&mut target), next_number(&mut target), next_number(&mut target)]
         });
-        while !told.is_finished() {
+        while !reported.is_finished() {
             passes.next();
-            rounds.next(&mut TopOnly);
-            known = known.max(passes.scan.len()).max(rounds.scan.len());
+            scans.next(&mut TopOnly);
+            known = known.max(passes.scan.len()).max(scans.scan.len());
             files = recordings
                 .iter()
                 .map(|recording| recording.files().len())
@@ -371,7 +371,7 @@ fn ten_thousand_threads_leave_their_time_and_nothing_else() {
             memory.push(recordings.iter().map(Recording::memory_mib).max().expect("two"));
             std::thread::sleep(Duration::from_millis(20));
         }
-        told.join().expect("numbers")
+        reported.join().expect("numbers")
     });
     // The target ends.
     drop(target.child.stdin.take());
@@ -382,7 +382,7 @@ fn ten_thousand_threads_leave_their_time_and_nothing_else() {
     // A leak of a kilobyte for each of the second five thousand would be 5 MiB.
     let (half, most) = (memory[memory.len() / 2], memory.iter().max().expect("some"));
     assert!(*most <= half + 4, "{memory:?}");
-    let [threads, leader, process] = told.map(|ns| ns as f64 / 1e6);
+    let [threads, leader, process] = reported.map(|ns| ns as f64 / 1e6);
     for (recording, backend) in recordings.into_iter().zip(["bpf", "perf"]) {
         let profile = recording.profile();
         assert_eq!(profile["capture"], backend);

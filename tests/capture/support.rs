@@ -5,8 +5,8 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sampletop::capture::parked::PARKED_AFTER;
-use sampletop::capture::ring::Reader;
+use sampletop::capture::event_ring::Reader;
+use sampletop::capture::thread_scan::parked_rotation::PARKED_AFTER;
 use sampletop::capture::{MakeUnwinder, Plan, Sampler, Walkers};
 use sampletop::config::{CaptureChoice, UnwinderChoice};
 use sampletop::model::vocabulary::frame::{

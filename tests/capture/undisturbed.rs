@@ -101,9 +101,9 @@ fn for_a_minute_nobody_is_disturbed_traced_or_stopped() {
         if enough.fold(polls > 10_000, |all, one| all && one) && Instant::now() >= end {
             break;
         }
-        let told =
+        let reported =
             || watching.iter().map(|(_, ticks, blocked)| (ticks, blocked)).collect::<Vec<_>>();
-        assert!(Instant::now() < end + 2 * LIMIT, "{polls} polls, {:?}", told());
+        assert!(Instant::now() < end + 2 * LIMIT, "{polls} polls, {:?}", reported());
         let began = Instant::now();
         statuses.iter().for_each(Statuses::assert_all_are_left_alone);
         polls += 1;
@@ -142,9 +142,9 @@ fn for_a_minute_nobody_is_disturbed_traced_or_stopped() {
     });
     rustix::process::kill_process(pid, rustix::process::Signal::CONT).expect("goes on");
     let limit = Instant::now() + LIMIT;
-    while let told = eintrs(&mut targets[0])
-        && told.iter().any(|(_, count)| count != "1")
+    while let reported = eintrs(&mut targets[0])
+        && reported.iter().any(|(_, count)| count != "1")
     {
-        assert!(Instant::now() < limit, "{told:?}");
+        assert!(Instant::now() < limit, "{reported:?}");
     }
 }

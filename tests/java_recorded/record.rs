@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use regex::Regex;
 use rustc_hash::FxHashSet;
-use sampletop::capture::blocked::StackReader;
+use sampletop::capture::stack_reader::StackReader;
 use sampletop::model::vocabulary::frame::{Ns, RawFrame, RawName};
 use sampletop::process::files::Files;
 use sampletop::process::maps::Maps;

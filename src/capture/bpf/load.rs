@@ -1,5 +1,5 @@
-//! Puts the programs into the kernel, and reads what they say: the only place that knows of maps
-//! and links.
+//! Loads the programs into the kernel, and reads their output. Only this file accesses maps and
+//! links.
 
 #![expect(unsafe_code, reason = "the system call bpf, and maps that the kernel shares with us")]
 
@@ -19,37 +19,36 @@ use crate::capture::bpf::rows::{Blocked, Copied, KERNEL_LARGEST, LARGEST, ROW, S
 const BYTES: &[u8; include_bytes!(env!("SAMPLETOP_BPF_OBJECT")).len()] =
     include_bytes!(env!("SAMPLETOP_BPF_OBJECT"));
 
-/// Aligned as the headers of an ELF file want to be read.
+/// Aligned, because an ELF header is read from it.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 struct Object([u8; BYTES.len()]);
 
-/// Functions of the kernel that `visit` calls, and the numbers by which it does. They have no
-/// numbers of their own: in a call stands their place in the kernel's types (Linux 6.2).
+/// Kernel functions that `visit` calls, and the numbers that stand for them in its calls. They have
+/// no helper numbers: a call holds their BTF id in the running kernel (Linux 6.2).
 const FUNCTIONS: [(&str, i32); 2] =
     [("bpf_task_from_pid", 0x7a5c_0001), ("bpf_task_release", 0x7a5c_0002)];
 
-/// Threads that can be asked for again by name; beyond them all are.
-pub const AGAIN_MOST: usize = 1_000;
+/// Maximum threads that a pass can be asked to report again by id; for more, it reports all.
+pub const MAX_REPEATS: usize = 1_000;
 
-/// Threads that one read of [`Programs::read_listed`] goes to: their rows fit into what one read
-/// gives.
-pub const LISTED_MOST: usize = 128;
+/// Maximum threads of one [`Programs::read_listed`]: their rows fit into one read.
+pub const MAX_LISTED: usize = 128;
 
 /// Why the programs cannot be used.
 #[derive(Debug)]
 pub struct Refusal {
-    /// What was tried.
+    /// The step that failed.
     pub what: &'static str,
-    /// In the words of the kernel, or of the loader.
+    /// Message of the kernel, or of the loader.
     pub why: String,
-    /// The kernel's error number, where there is one.
+    /// The kernel's error number, if there is one.
     pub errno: Option<i32>,
 }
 
 impl Refusal {
     pub fn new(what: &'static str, error: &(dyn std::error::Error + 'static)) -> Refusal {
-        // The loader wraps what the kernel said.
+        // The loader wraps the kernel's error.
         let mut cause = Some(error);
         let mut errno = None;
         while let Some(error) = cause {
@@ -60,27 +59,27 @@ impl Refusal {
     }
 }
 
-/// The programs in the kernel. They go when this is dropped.
+/// The loaded programs. Dropping this unloads them.
 pub struct Programs {
-    /// The programs; the maps that are not needed below.
+    /// Keeps the programs, and the maps that are not accessed below, loaded.
     ebpf: Ebpf,
     order: Shared,
     stacks: Shared,
     list: Shared,
-    /// Where rows of listed threads come from; not before Linux 6.2.
+    /// Link of the iterator over listed threads; `None` before Linux 6.2.
     listed: Option<OwnedFd>,
-    /// An iterator made of that, not at its end. It goes through all threads there are: one for
-    /// each list.
+    /// An open iterator of `listed` that is not at its end. The kernel walks all threads of the
+    /// machine in it, one step per list.
     lists: Option<File>,
     again: HashMap<MapData, u32, u32>,
     targets: HashMap<MapData, u32, u32>,
     calls: u64,
 }
 
-/// In [`Word::Again`]: whoever is visited.
+/// Value of [`Word::Again`]: report every visited thread.
 const AGAIN_ALL: u32 = u32::MAX;
 
-/// `struct order`, word by word.
+/// Index of the words of `struct order`.
 #[derive(Clone, Copy)]
 enum Word {
     Generation = 0,
@@ -94,30 +93,30 @@ enum Word {
     Runnable = 8,
 }
 
-/// A thread that is to be visited alone.
+/// A thread that is visited by itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Single {
     pub tid: u32,
-    /// In the initial pid namespace.
+    /// Thread id in the initial pid namespace.
     pub id: u32,
 }
 
-/// Where rows of one process come from.
+/// Link of the iterator over one process.
 pub struct Link {
     fd: OwnedFd,
-    /// The process that the program has to look for: before Linux 6.1 the iterator goes through all
-    /// threads there are.
+    /// The process that the program selects, where the kernel's iterator has no such option: before
+    /// Linux 6.1 it walks all threads of the machine. Else 0.
     only: u32,
 }
 
 impl Programs {
-    /// `lists`: lists of threads are visited, where the kernel lets us.
+    /// Loads the programs. `lists`: visit lists of threads, if the kernel supports that.
     pub fn load(lists: bool) -> Result<Programs, Refusal> {
         let refused = |what| move |error: aya::BtfError| Refusal::new(what, &error);
         let btf = Btf::from_sys_fs().map_err(refused("reading the kernel's types"))?;
         let mut object = Object(*BYTES);
         let lists = lists && find_functions(&mut object, &btf);
-        // A map that belongs to threads: the loader has no type of its own for it, and needs none.
+        // The loader has no type for task storage maps, and needs none.
         let loaded = EbpfLoader::new().btf(Some(&btf)).allow_unsupported_maps().load(&object.0);
         let mut ebpf = loaded.map_err(|error| Refusal::new("making the maps", &error))?;
         let missing =
@@ -160,7 +159,7 @@ impl Programs {
         Ok(Programs { order, stacks, list, listed, lists: None, again, targets, ebpf, calls: 0 })
     }
 
-    /// The program for [`perf_event_open_sys::ioctls::SET_BPF`].
+    /// Returns the program for [`perf_event_open_sys::ioctls::SET_BPF`].
     pub fn filter(&self) -> Option<RawFd> {
         self.program("is_target")
     }
@@ -169,16 +168,16 @@ impl Programs {
         Some(self.ebpf.program(name)?.fd().ok()?.as_fd().as_raw_fd())
     }
 
-    /// Lets samples of this process through; by its id in the initial pid namespace.
-    pub fn let_through(&mut self, process: u32) -> io::Result<()> {
+    /// Passes samples of this process, by its id in the initial pid namespace.
+    pub fn allow_samples(&mut self, process: u32) -> io::Result<()> {
         self.targets.insert(process, 1, 0).map_err(io::Error::other)
     }
 
-    pub fn keep_out(&mut self, process: u32) {
+    pub fn disallow_samples(&mut self, process: u32) {
         let _ = self.targets.remove(&process);
     }
 
-    /// `pid`: in our pid namespace.
+    /// Opens the link of a process. `pid`: in our pid namespace.
     pub fn link(&self, pid: u32) -> io::Result<Link> {
         let program =
             self.program("look").ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))?;
@@ -188,17 +187,17 @@ impl Programs {
         }
     }
 
-    /// Where rows of one of its threads come from. `None` where the kernel has iterators over
-    /// single threads not (before Linux 6.1), or gives us no descriptor.
+    /// Opens the link of a single thread. Returns `None` if the kernel has no such iterators
+    /// (before Linux 6.1), or no descriptor is free.
     pub fn link_one(&self, link: &Link, tid: u32) -> Option<OwnedFd> {
         let program = self.program("look").filter(|_| link.only == 0)?;
         link_create(program, &[tid, 0, 0]).ok()
     }
 
-    /// Begins a pass over all threads of a process. What was told under another generation is told
-    /// again, and so are the threads `again`, at most [`AGAIN_MOST`].
+    /// Begins a pass over all threads of a process. It reports threads again that were reported
+    /// under another generation, and those in `again`, at most [`MAX_REPEATS`].
     pub fn begin(&mut self, link: &Link, generation: u32, again: &[u32]) -> io::Result<File> {
-        let again = &again[..again.len().min(AGAIN_MOST)];
+        let again = &again[..again.len().min(MAX_REPEATS)];
         for tid in again {
             self.again.insert(tid, 1, 0).map_err(io::Error::other)?;
             self.calls += 1;
@@ -208,20 +207,20 @@ impl Programs {
         self.order.set(Word::Visited, 0);
         self.order.set(Word::Only, link.only);
         self.order.set(Word::Process, 0);
-        // This one, and the close.
+        // The call below, and the close.
         self.calls += 2;
         iter_create(link.fd.as_fd())
     }
 
-    /// Ends it.
+    /// Ends a pass over all threads.
     pub fn end(&mut self, again: &[u32]) {
-        for tid in &again[..again.len().min(AGAIN_MOST)] {
+        for tid in &again[..again.len().min(MAX_REPEATS)] {
             let _ = self.again.remove(tid);
             self.calls += 1;
         }
     }
 
-    /// The next rows; 0 bytes when all were read. Stacks of the rows before are gone then.
+    /// Reads the next rows. Returns 0 bytes at the end. Stacks of earlier rows are overwritten.
     pub fn read(&mut self, rows: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
         self.order.set(Word::Used, 0);
         self.read_on(rows, buffer)
@@ -237,12 +236,12 @@ impl Programs {
         }
     }
 
-    /// Lists of threads are visited in one go.
+    /// Returns whether lists of threads can be visited.
     pub fn lists(&self) -> bool {
         self.listed.is_some()
     }
 
-    /// Begins a pass over single threads of a process, which goes by its id in the initial pid
+    /// Begins a pass over single threads of a process, given by its id in the initial pid
     /// namespace.
     pub fn begin_singly(&mut self, process: u32, generation: u32) {
         self.order.set(Word::Generation, generation);
@@ -251,15 +250,15 @@ impl Programs {
         self.order.set(Word::Process, process);
     }
 
-    /// The rows of single threads, at most [`LISTED_MOST`], each with whether it is to be told
-    /// whatever was told before. Answers with the bytes.
+    /// Reads the rows of single threads, at most [`MAX_LISTED`]. The flag of each thread asks for
+    /// a row even if it has not run. Returns the number of bytes.
     pub fn read_listed(
         &mut self,
         threads: impl Iterator<Item = (Single, bool)>,
         buffer: &mut [u8],
     ) -> io::Result<usize> {
         let mut listed = 0;
-        for (thread, again) in threads.take(LISTED_MOST) {
+        for (thread, again) in threads.take(MAX_LISTED) {
             self.list.word(2 * listed).store(thread.id, Ordering::SeqCst);
             self.list.word(2 * listed + 1).store(again.into(), Ordering::SeqCst);
             listed += 1;
@@ -272,7 +271,9 @@ impl Programs {
         let filled = match buffer.get_mut(..told) {
             Some([]) => 0,
             Some(rows) => self.read_on(&mut lists, rows)?,
-            None => return Err(io::Error::other("more rows than threads")),
+            None => {
+                return Err(io::Error::other("the BPF iterator returned more rows than threads"));
+            }
         };
         if filled == told {
             self.lists = Some(lists);
@@ -280,7 +281,8 @@ impl Programs {
         Ok(filled)
     }
 
-    /// Has the list visited. What is read next of the iterator are the rows, if there are any.
+    /// Makes the kernel visit the list. The next read of the result returns the rows, if there are
+    /// any.
     fn visit_list(&mut self) -> io::Result<File> {
         let mut mark = [0];
         if let Some(mut lists) = self.lists.take() {
@@ -294,13 +296,13 @@ impl Programs {
         self.calls += 1;
         match self.read_on(&mut lists, &mut mark)? {
             1 => Ok(lists),
-            _ => Err(io::Error::other("no thread at all")),
+            _ => Err(io::Error::other("the BPF iterator visited no thread")),
         }
     }
 
-    /// The rows of single threads, by their links, each with whether it is to be told whatever was
-    /// told before; as many as fit into the buffer, which is no more than there are slots. Answers
-    /// with the bytes.
+    /// Reads the rows of single threads by their links. The flag of each asks for a row even if it
+    /// has not run. Takes as many as fit into the buffer, which is no more than there are slots.
+    /// Returns the number of bytes.
     pub fn read_singly<'a>(
         &mut self,
         links: impl Iterator<Item = (BorrowedFd<'a>, bool)>,
@@ -310,7 +312,7 @@ impl Programs {
         let mut filled = 0;
         for (link, again) in links.take(buffer.len() / ROW) {
             self.order.set(Word::Again, if again { AGAIN_ALL } else { 0 });
-            // It gives one row, or none: there is no end to be read.
+            // Each gives one row or none, so its end need not be read.
             self.calls += 2;
             let mut row = iter_create(link)?;
             filled += self.read_on(&mut row, &mut buffer[filled..])?;
@@ -319,22 +321,22 @@ impl Programs {
         Ok(filled)
     }
 
-    /// From now on runnable threads that are off the core are read.
+    /// Makes later passes read runnable threads that are off the core.
     pub fn read_runnable(&mut self) {
         self.order.set(Word::Runnable, 1);
     }
 
-    /// System calls made for looking, ever.
+    /// Returns the system calls made for observations so far.
     pub fn calls(&self) -> u64 {
         self.calls
     }
 
-    /// How many threads the pass has visited.
+    /// Returns how many threads the pass has visited.
     pub fn visited(&self) -> u32 {
         self.order.get(Word::Visited)
     }
 
-    /// What is in a slot for this row.
+    /// Returns the bytes in the slot of this row.
     pub fn copied(&self, row: &Blocked) -> Copied<'_> {
         let part =
             |from: usize, length| self.stacks.bytes().get(from..from + length).unwrap_or_default();
@@ -346,7 +348,8 @@ impl Programs {
     }
 }
 
-/// Puts the places of the kernel's functions into the calls; false where it has not got them.
+/// Writes the BTF ids of the kernel's functions into the calls. Returns false if the kernel lacks
+/// one.
 fn find_functions(object: &mut Object, btf: &Btf) -> bool {
     FUNCTIONS.iter().all(|(name, number)| {
         btf.id_by_type_name_kind(name, BtfKind::Func)
@@ -354,11 +357,11 @@ fn find_functions(object: &mut Object, btf: &Btf) -> bool {
     })
 }
 
-/// Makes calls by this number calls of the function at this place in the kernel's types; answers
-/// how many there were.
+/// Turns helper calls of `number` into calls of the kernel function with the BTF id `place`.
+/// Returns how many there were.
 fn call(object: &mut Object, number: i32, place: u32) -> usize {
-    // `struct bpf_insn`: operation, registers, offset, number. As source: 0 (a helper),
-    // BPF_PSEUDO_KFUNC_CALL.
+    // `struct bpf_insn`: operation, registers, offset, number. The source register holds 0 (a
+    // helper) or BPF_PSEUDO_KFUNC_CALL.
     const CALL: [u8; 4] = [0x85, 0x00, 0, 0];
     const CALL_FUNCTION: [u8; 4] = [0x85, 0x20, 0, 0];
     let mut calls = 0;
@@ -372,13 +375,13 @@ fn call(object: &mut Object, number: i32, place: u32) -> usize {
     calls
 }
 
-/// A map of the kernel's that is mapped into our memory.
+/// A map of the kernel that is mapped into our memory.
 struct Shared {
     start: *mut u8,
     size: usize,
 }
 
-// SAFETY: the memory belongs to whoever owns this; nothing about it is tied to a thread.
+// SAFETY: the memory belongs to this value alone; nothing about it is tied to a thread.
 unsafe impl Send for Shared {}
 
 impl Shared {
@@ -399,8 +402,8 @@ impl Shared {
 
     fn word(&self, index: usize) -> &AtomicU32 {
         assert!(index < self.size / 4);
-        // SAFETY: the word lies in the mapping, which is aligned to pages and lives as long as
-        // this; the program in the kernel and we change it by whole words only.
+        // SAFETY: the word lies in the mapping, which is page-aligned and lives as long as this
+        // value. The program in the kernel and sampletop change it by whole words only.
         unsafe { &*self.start.cast::<AtomicU32>().add(index) }
     }
 
@@ -413,7 +416,7 @@ impl Shared {
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: the mapping is `size` bytes and lives as long as this. Only our own program
+        // SAFETY: the mapping is `size` bytes and lives as long as this value. Only our own program
         // writes to it, and only during `Programs::read`, which borrows everything exclusively.
         unsafe { std::slice::from_raw_parts(self.start, self.size) }
     }
@@ -421,7 +424,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, used no more.
+        // SAFETY: our own mapping, not used afterwards.
         let _ = unsafe { rustix::mm::munmap(self.start.cast(), self.size) };
     }
 }
@@ -443,8 +446,9 @@ struct LinkCreate {
     padding: u32,
 }
 
-/// An iterator link over one thread, or the threads of one process (Linux 6.1), or of all. `which`:
-/// the member `task` of union bpf_iter_link_info, which is tid, pid, pid_fd; or nothing.
+/// Creates an iterator link over one thread, the threads of one process (Linux 6.1), or all
+/// threads. `which`: the member `task` of union bpf_iter_link_info, which is tid, pid, pid_fd; or
+/// nothing.
 fn link_create(program: RawFd, which: &[u32]) -> io::Result<OwnedFd> {
     let mut attr = LinkCreate {
         program: program as u32,
@@ -465,8 +469,8 @@ fn iter_create(link: BorrowedFd<'_>) -> io::Result<File> {
 }
 
 fn bpf<T>(command: libc::c_long, attr: &mut T) -> io::Result<OwnedFd> {
-    // SAFETY: `attr` is what the command reads, of the size that is said, and so is all that it
-    // points to. Both commands answer with a fresh descriptor that no other code owns.
+    // SAFETY: `attr` has the layout and size that the command reads, and so has all that it points
+    // to. Both commands return a new descriptor that no other code owns.
     unsafe {
         let fd = libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attr), size_of::<T>());
         if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd as RawFd)) }

@@ -1,16 +1,16 @@
-//! Threads of processes by a program in the kernel: the task iterator visits all of them in one
-//! pass, and reports those that ran. Never stops a thread, and never asks one.
+//! The backend `bpf`: a BPF program in the kernel's task iterator visits all threads of a process
+//! in one pass, and reports those that ran. It never stops or signals a thread.
 //!
 //! ```text
-//! program.bpf.c  what runs in the kernel
-//! load           loads it, and knows its maps
-//! rows           what it says of a thread
+//! program.bpf.c  the programs that run in the kernel
+//! load           loads them, and accesses their maps
+//! rows           decodes what they report of a thread
 //! ```
 //!
-//! A pass over all threads is one read for each 136 rows and one that finds the end; a thread that
-//! has not run costs the visit. A pass may also go to single threads, by a list of them, or, before
-//! Linux 6.2, by an iterator for each, which is dearer. The kernel makes no check whether we may
-//! look at a process: whoever adds one has asked before.
+//! A pass over all threads takes one read for each 136 rows, and one that finds the end. A thread
+//! that has not run costs only the visit. A pass may also visit single threads by a list of them.
+//! Before Linux 6.2 it uses an iterator for each, which is slower. The kernel does not check
+//! whether we may observe a process: the caller of [`Bpf::add`] has checked it.
 
 pub mod load;
 pub mod rows;
@@ -22,55 +22,56 @@ use std::os::fd::{AsFd, OwnedFd, RawFd};
 use rustc_hash::FxHashMap;
 
 pub use crate::capture::bpf::load::Single;
-use crate::capture::bpf::load::{AGAIN_MOST, LISTED_MOST, Link, Programs, Refusal};
+use crate::capture::bpf::load::{Link, MAX_LISTED, MAX_REPEATS, Programs, Refusal};
 use crate::capture::bpf::rows::{Copied, Row, What};
 
-/// What one read gives at most (bpf_seq_read's buffer).
+/// Maximum bytes of one read (the buffer of bpf_seq_read).
 const READ: usize = 32 << 10;
 
-/// The threads that the next pass reports although they have not run.
+/// Threads that the next pass reports even if they have not run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Again {
+pub struct Repeats {
     pub all: bool,
     pub tids: Vec<u32>,
 }
 
-/// What a pass is to do.
+/// Request of a pass.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Visit {
-    /// The threads it goes to; `None`: all. Where single ones cannot be visited it goes to all.
+    /// Threads to visit; `None`: all. Visits all if single threads cannot be visited.
     pub only: Option<Vec<Single>>,
-    pub again: Again,
+    pub again: Repeats,
 }
 
 /// How single threads are visited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Singly {
-    /// By lists of them: 0.4 us for one that stands still, 1 us in a pass over all.
+pub enum VisitMethod {
+    /// By a list: 0.4 us for a thread that has not run; a pass over all takes 1 us for one.
     Listed,
-    /// By an iterator for each, 7 us.
+    /// By an iterator for each: 7 us.
     Each,
 }
 
-/// How much was asked of the kernel; for tests and budgets.
+/// Work requested of the kernel; for tests and budgets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Counts {
     /// System calls since this was opened.
     pub calls: u64,
-    /// Threads that the last pass has visited.
+    /// Threads that the last pass visited.
     pub visited: u32,
 }
 
-/// Maximum links to single threads that are kept beyond those that are used.
+/// Maximum unused links to single threads that stay open.
 const UNUSED_LINKS: usize = 16;
 
 struct Watched {
     pid: u32,
     link: Link,
-    /// To single threads, by their ids, where lists are not to be had.
+    /// Links to single threads by their ids, where lists are not available.
     singles: FxHashMap<u32, OwnedFd>,
     generation: u32,
-    /// Its id in the initial pid namespace, once a row has told it: its samples are let through.
+    /// Its id in the initial pid namespace, known from its first row. The filter passes its samples
+    /// then.
     process: Option<u32>,
 }
 
@@ -85,7 +86,7 @@ pub struct Bpf {
     boot_offset: i64,
 }
 
-/// A pass that is under way.
+/// A pass that is in progress.
 struct Pass {
     pid: u32,
     rows: Rows,
@@ -94,17 +95,17 @@ struct Pass {
 
 enum Rows {
     All(File),
-    /// Of these threads, beginning with the one that is next.
+    /// Single threads, and the index of the next one.
     Single(Vec<Single>, usize),
 }
 
 impl Bpf {
-    /// Takes a quarter of a second.
+    /// Loads the programs. Takes a quarter of a second.
     pub fn open() -> Result<Bpf, Refusal> {
         Ok(Bpf::with(Programs::load(true)?))
     }
 
-    /// As before Linux 6.2.
+    /// Loads the programs without lists of threads, as before Linux 6.2.
     pub fn open_without_lists() -> Result<Bpf, Refusal> {
         Ok(Bpf::with(Programs::load(false)?))
     }
@@ -122,21 +123,22 @@ impl Bpf {
         }
     }
 
-    pub fn singly(&self) -> Singly {
-        if self.programs.lists() { Singly::Listed } else { Singly::Each }
+    pub fn visit_method(&self) -> VisitMethod {
+        if self.programs.lists() { VisitMethod::Listed } else { VisitMethod::Each }
     }
 
-    /// The last pass went to single threads, and has not met them all: some have ended.
+    /// Returns whether the last pass over single threads did not find all of them: some have
+    /// exited.
     pub fn missed(&self) -> bool {
         self.missed
     }
 
-    /// The program that lets only samples of our processes into perf's rings.
+    /// Returns the program that passes only samples of watched processes into perf's rings.
     pub fn filter(&self) -> Option<RawFd> {
         self.programs.filter()
     }
 
-    /// From now on its threads can be read.
+    /// Adds a process whose threads can be read from now on.
     pub fn add(&mut self, pid: u32) -> io::Result<()> {
         let link = self.programs.link(pid)?;
         self.remove(pid);
@@ -158,7 +160,7 @@ impl Bpf {
             if watched.pid == pid
                 && let Some(process) = watched.process
             {
-                programs.keep_out(process);
+                programs.disallow_samples(process);
             }
             watched.pid != pid
         });
@@ -168,7 +170,7 @@ impl Bpf {
         self.watched.iter().any(|watched| watched.pid == pid)
     }
 
-    /// Begins a pass over threads of `pid`, which was added.
+    /// Begins a pass over threads of `pid`, which was added before.
     pub fn begin(&mut self, pid: u32, visit: Visit) -> io::Result<()> {
         self.end();
         self.missed = false;
@@ -177,7 +179,7 @@ impl Bpf {
         };
         let Visit { only, mut again } = visit;
         again.tids.sort_unstable();
-        let all = again.all || again.tids.len() > AGAIN_MOST;
+        let all = again.all || again.tids.len() > MAX_REPEATS;
         if all {
             self.generations += 1;
             watched.generation = self.generations;
@@ -199,7 +201,7 @@ impl Bpf {
         Ok(())
     }
 
-    /// Reads more rows of the pass; false at its end.
+    /// Reads more rows of the pass. Returns false at its end.
     pub fn read(&mut self) -> io::Result<bool> {
         let Some(pass) = &mut self.pass else { return Ok(false) };
         self.filled = 0;
@@ -210,7 +212,7 @@ impl Bpf {
                 let singles = watched.as_ref().map(|watched| &watched.singles);
                 let mut filled = 0;
                 while filled == 0 && *next < threads.len() {
-                    let some = &threads[*next..threads.len().min(*next + LISTED_MOST)];
+                    let some = &threads[*next..threads.len().min(*next + MAX_LISTED)];
                     *next += some.len();
                     let some = some
                         .iter()
@@ -231,13 +233,13 @@ impl Bpf {
             rows::decode(&self.buffer[..self.filled], self.boot_offset).map(|mut rows| rows.next());
         let Ok(first) = first else {
             self.filled = 0;
-            return Err(io::Error::other("half a row"));
+            return Err(io::Error::other("the BPF iterator returned a partial row"));
         };
         if let Some(row) = first
             && let Some(watched) = watched
             && watched.process.is_none()
         {
-            self.programs.let_through(row.process)?;
+            self.programs.allow_samples(row.process)?;
             watched.process = Some(row.process);
         }
         if self.filled == 0 {
@@ -246,7 +248,8 @@ impl Bpf {
         Ok(self.filled > 0)
     }
 
-    /// Whether the pass has come to every thread it goes to; of the last of them there may be rows.
+    /// Returns whether the pass has visited every thread; rows of the last ones may still have to
+    /// be read.
     pub fn has_visited_all(&self) -> bool {
         match &self.pass {
             Some(Pass { rows: Rows::Single(threads, next), .. }) => *next >= threads.len(),
@@ -255,7 +258,7 @@ impl Bpf {
         }
     }
 
-    /// The rows of the last read, and their stacks.
+    /// Returns the rows of the last read, with their stacks.
     pub fn rows(&self) -> impl Iterator<Item = (Row, Copied<'_>)> {
         rows::decode(&self.buffer[..self.filled], self.boot_offset).into_iter().flatten().map(
             |row| {
@@ -268,7 +271,7 @@ impl Bpf {
         )
     }
 
-    /// Threads that are runnable, and wait for a core, are read as they lie, too: [`What::Ready`].
+    /// Makes later passes read threads that are runnable and wait for a core: [`What::Ready`].
     pub fn read_runnable(&mut self) {
         self.programs.read_runnable();
     }
@@ -289,7 +292,7 @@ impl Bpf {
 }
 
 impl Watched {
-    /// Sees to it that each of these threads can be visited alone; false if that is not to be had.
+    /// Opens a link to each of these threads. Returns false if that fails.
     fn link_to(&mut self, threads: &[Single], programs: &Programs) -> bool {
         if self.singles.len() > threads.len() + UNUSED_LINKS {
             self.singles.retain(|tid, _| threads.iter().any(|thread| thread.tid == *tid));
@@ -304,12 +307,12 @@ impl Watched {
     }
 }
 
-/// Why BPF is refused, and the one thing to do about it.
+/// Returns why BPF is refused, and the one fix.
 pub fn explain(refusal: &Refusal) -> (String, String) {
     let no_types = !std::path::Path::new("/sys/kernel/btf/vmlinux").exists();
     match refusal.errno {
         Some(libc::EPERM | libc::EACCES) => (
-            "the kernel takes no BPF programs from us".into(),
+            "the kernel permits no BPF programs to this user".into(),
             "run sampletop as root, or give it CAP_BPF and CAP_PERFMON".into(),
         ),
         _ if no_types => (
@@ -323,7 +326,7 @@ pub fn explain(refusal: &Refusal) -> (String, String) {
     }
 }
 
-/// What our time namespace adds to times since boot, ns.
+/// Returns the offset that our time namespace adds to times since boot, ns.
 fn boot_offset() -> i64 {
     let text = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("boottime"));

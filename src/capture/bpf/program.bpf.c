@@ -2,17 +2,17 @@
 //
 // The programs that run inside the kernel; assets/build-bpf compiles them into assets/sampletop.bpf.o.
 //
-// `look` is called for each thread of a process while its iterator is read (kernel 5.18: sleepable iterators that copy user
-// memory). A thread that was found off its core, and has not been put on one since, gives nothing. Any other gives one
-// `struct row`, and if it is off its core its registers and the bytes of its stack. No thread is stopped, signalled or asked.
+// `look` is called for each thread of a process while its iterator is read (Linux 5.18: sleepable iterators that copy user
+// memory). It writes no row for a thread that was off its core at its last row and has not been put on one since. For any other
+// it writes a `struct row`; off its core with registers and stack. It does not stop or signal a thread.
 //
-// `visit` does the same for a list of threads in one go (kernel 6.2: functions of the kernel that find a thread by its id).
+// `visit` does the same for a list of threads in one call (Linux 6.2: kernel functions that find a thread by its id).
 //
-// `is_target` is the filter of perf's cpu-clock events: it drops the samples of other processes before they take room in
-// our rings.
+// `is_target` is the filter of perf's cpu-clock events. It drops samples of other processes before they take room in our
+// rings.
 //
-// The structures of the kernel are declared by hand, with no more than the fields that are used; the loader finds where each
-// lies in the running kernel (CO-RE). Only x86-64.
+// The kernel's structures are declared by hand, with the used fields only. The loader finds where each field lies in the
+// running kernel (CO-RE). Only x86-64.
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -22,11 +22,11 @@ typedef unsigned long u64;
 #define SECTION(name) __attribute__((section(name), used))
 #define RELOCATED __attribute__((preserve_access_index))
 
-// How clang and the loader agree on a map: each field is a pointer whose type says the value.
+// How clang and the loader describe a map: each field is a pointer whose type holds the value.
 #define NUMBER(name, value) int(*name)[value]
 #define TYPE(name, type) typeof(type) *name
 
-// Of enum bpf_map_type and the flags of maps (include/uapi/linux/bpf.h).
+// Values of enum bpf_map_type and of map flags (include/uapi/linux/bpf.h).
 #define MAP_HASH 1
 #define MAP_ARRAY 2
 #define MAP_TASK_STORAGE 29
@@ -97,21 +97,21 @@ struct bpf_iter__task {
     struct task_struct *task;
 } RELOCATED;
 
-// Functions of the kernel that have no number of a helper: user space puts their place in the kernel's types where these numbers
-// are (load.rs, `FUNCTIONS`), and does not load `visit` where there are none.
+// Kernel functions without a helper number. User space replaces these numbers by the functions' BTF ids (load.rs, `FUNCTIONS`).
+// If the kernel lacks one, it does not load `visit`.
 static struct task_struct *(*bpf_task_from_pid)(int id) = (void *)0x7a5c0001;
 static void (*bpf_task_release)(struct task_struct *task) = (void *)0x7a5c0002;
 
-// What follows is known to load.rs and rows.rs, too.
+// load.rs and rows.rs repeat the definitions that follow.
 
-// A slot holds the stack of one thread. A read of the iterator gives at most 32 KiB, 136 rows, and user space empties the
-// slots after each: they do not run out.
+// A slot holds the stack of one thread. A read of the iterator returns at most 32 KiB, 136 rows, and user space frees all slots
+// after each read. So there are always enough slots.
 #define SLOT (64 << 10)
 #define SLOTS 160
-// The most that is copied of a stack; perf dumps as much.
+// Maximum bytes copied of a stack; perf's samples have the same maximum.
 #define LARGEST (63 << 10)
 
-// What is left of a slot takes the addresses of the kernel's own stack.
+// The rest of a slot holds the addresses of the kernel's own stack.
 struct slot {
     u8 bytes[LARGEST];
     u8 kernel[SLOT - LARGEST];
@@ -124,27 +124,27 @@ struct {
     TYPE(value, struct slot);
 } stacks SECTION(".maps");
 
-// What user space asks for. It is written between reads only.
+// Request of user space. It is written between reads only.
 struct order {
-    // Whatever was told under another number is told again.
+    // Threads that were reported under another number are reported again.
     u32 generation;
-    // So many threads in `again`; AGAIN_ALL: whoever is visited is told again.
+    // Number of threads in `again`; AGAIN_ALL: every visited thread is reported again.
     u32 again;
-    // Slots in use.
+    // Number of slots in use.
     u32 used;
-    // Threads that were visited, for the tests.
+    // Number of threads visited, for the tests.
     u32 visited;
-    // Before 6.1 an iterator goes through all threads there are: those of other processes than this are passed over. 0 if
-    // the iterator knows better.
+    // The process to report. Before 6.1 an iterator walks all threads of the machine, and the program skips those of other
+    // processes. 0 if the iterator selects the process.
     u32 only;
-    // Where single threads are visited: their process, as the initial namespace numbers it. The id of one that is gone may be
-    // another's by now, into which we may not look. 0: no matter.
+    // For visits of single threads: their process, by its id in the initial namespace. The id of an exited thread may have been
+    // given to a thread of another process, which we may not read. 0: not checked.
     u32 process;
-    // So many threads in `list`.
+    // Number of threads in `list`.
     u32 listed;
-    // Rows that `visit` has written.
+    // Number of rows that `visit` has written.
     u32 rows;
-    // Not 0: runnable threads that are off the core are read, too.
+    // Not 0: runnable threads that are off the core are read too.
     u32 runnable;
 };
 struct {
@@ -156,7 +156,7 @@ struct {
 } orders SECTION(".maps");
 
 #define AGAIN_ALL 0xffffffff
-// Threads, by their ids as user space sees them, that are to be told again.
+// Threads to report again, by their ids in the namespace of user space.
 struct {
     NUMBER(type, MAP_HASH);
     NUMBER(max_entries, 1024);
@@ -164,12 +164,12 @@ struct {
     TYPE(value, u32);
 } again SECTION(".maps");
 
-// Threads that `visit` goes to: no more than there is room for rows in one read of the iterator.
+// Maximum threads of a list: their rows fit into one read of the iterator.
 #define LISTED_MOST 128
 struct listed {
     // In the initial namespace.
     u32 id;
-    // It is told whatever was told before.
+    // Not 0: reported even if it has not run.
     u32 again;
 };
 struct {
@@ -180,7 +180,7 @@ struct {
     TYPE(value, struct listed);
 } list SECTION(".maps");
 
-// Processes that are sampled, by their ids in the initial namespace.
+// Sampled processes, by their ids in the initial namespace.
 struct {
     NUMBER(type, MAP_HASH);
     NUMBER(max_entries, 1024);
@@ -188,18 +188,18 @@ struct {
     TYPE(value, u32);
 } targets SECTION(".maps");
 
-// What was told of a thread last. It belongs to the kernel's object of the thread: it goes with it, and no other thread can
-// have it under the same id.
+// The last report of a thread. It is stored with the kernel's object of the thread: it is freed with that object, and another
+// thread of the same id has its own.
 struct told {
-    // How often it had been put on a core.
+    // How often the thread had been put on a core.
     u64 runs;
     u32 generation;
     u32 what;
 };
 #define TOLD_NOTHING 0
-// Blocked, or ended: silent for as long as it does not run.
+// Blocked or exited: not reported again until it runs.
 #define TOLD_ALL 1
-// Uninterruptible or stopped: told in every round, its stack once.
+// Uninterruptible or stopped: reported in every pass, its stack once.
 #define TOLD_HELD 2
 struct {
     NUMBER(type, MAP_TASK_STORAGE);
@@ -210,15 +210,15 @@ struct {
 
 // On a core, or runnable: no registers, no stack.
 #define RUNS 1
-// Not moved since its stack was told.
+// It has not run since its stack was reported.
 #define HELD 2
-// It moved while it was read.
+// It ran while it was read.
 #define TORN 4
-// Its registers hold, its stack could not be copied.
+// Its registers are valid, its stack could not be copied.
 #define NO_STACK 8
 // No slot was left.
 #define LATE 16
-// With RUNS: it waits for a core, and comes with registers and stack.
+// With RUNS: it waits for a core, and its row has registers and stack.
 #define READY 32
 
 struct row {
@@ -227,9 +227,9 @@ struct row {
     // Since boot, suspension included.
     u64 start_ns;
     u64 run_ns, delay_ns, runs;
-    // As the reader's pid namespace numbers it.
+    // In the pid namespace of the reader.
     u32 tid;
-    // As the initial namespace numbers them: the process, the thread.
+    // In the initial namespace: the process, the thread.
     u32 process, id;
     u32 state, exit_state;
     u32 flags;
@@ -247,7 +247,7 @@ struct row {
 #define TASK_NOLOAD 0x400
 #define FRESH_READS __asm__ volatile("" ::: "memory")
 
-// The id of a thread in the pid namespace of who reads; 0 if it has none there.
+// Returns the thread's id in the pid namespace of the reader; 0 if it has none there.
 static __attribute__((noinline)) u32 id_here(struct task_struct *task)
 {
     struct task_struct *reader = bpf_get_current_task_btf();
@@ -283,7 +283,7 @@ static __attribute__((always_inline)) void copy_stack(struct task_struct *task, 
         row->flags |= LATE;
         return;
     }
-    // The whole copy fails where one page cannot be read: no further than the mapping. This fails, too, while a thread
+    // If one page cannot be read the whole copy fails, so it ends at the mapping's end. The lookup also fails while a thread
     // changes mappings; user space then reads the stack itself.
     if (bpf_find_vma(task, row->sp, end_of_mapping, &end, 0) || end <= row->sp) {
         row->flags |= NO_STACK;
@@ -327,14 +327,14 @@ static __attribute__((always_inline)) void registers(struct task_struct *task, s
     row->fs_base = task->thread.fsbase;
 }
 
-// Uninterruptible, as /proc has it.
+// Returns whether /proc would show the thread as uninterruptible.
 static __attribute__((always_inline)) int is_held_by_kernel(struct row *row)
 {
     return row->state & TASK_UNINTERRUPTIBLE && !(row->state & TASK_NOLOAD);
 }
 
-// Return addresses on the kernel's own stack, innermost first: the call alone does not say what an uninterruptible thread
-// waits for.
+// Copies return addresses on the kernel's own stack, innermost first. The system call alone does not show what an
+// uninterruptible thread waits for.
 static __attribute__((always_inline)) void kernel_stack(struct task_struct *task, struct order *order, struct row *row)
 {
     u32 number = order->used;
@@ -350,8 +350,8 @@ static __attribute__((always_inline)) void kernel_stack(struct task_struct *task
     }
 }
 
-// Registers and stack of a thread that is off its core; what can be said of it from now on. One that is runnable was preempted or
-// woken: its registers lie where the kernel saved them, until it is put on a core, which `pcount` counts before it runs.
+// Reads registers and stack of a thread that is off its core. Returns what to store as its report. A runnable one was preempted or
+// woken: its registers are saved until it is put on a core, and `pcount` counts that before it runs.
 static __attribute__((always_inline)) u32 read_off_core(struct task_struct *task, struct order *order, struct row *row)
 {
     if (task->mm)
@@ -374,7 +374,7 @@ static __attribute__((always_inline)) u32 read_off_core(struct task_struct *task
     return is_held_by_kernel(row) ? TOLD_HELD : TOLD_ALL;
 }
 
-// A visit: writes a row, if there is anything to tell. `again`: whatever was told before.
+// Visits a thread: writes a row if it has to be reported. `again`: even if it has not run.
 static __attribute__((always_inline)) void tell(struct seq_file *rows, struct task_struct *task, struct order *order,
                                                 u32 again)
 {
@@ -386,7 +386,7 @@ static __attribute__((always_inline)) void tell(struct seq_file *rows, struct ta
     told = bpf_task_storage_get(&tellings, task, 0, 0);
     if (told && (again || told->generation != order->generation || told->runs != row.runs))
         told = 0;
-    // Who is off the core and is not put on one again does not run; counted at each time it is put on one.
+    // A thread that is off the core does not run until it is put on one, and each time is counted in `pcount`.
     if (told && told->what == TOLD_ALL) {
         order->visited++;
         return;
@@ -412,7 +412,7 @@ static __attribute__((always_inline)) void tell(struct seq_file *rows, struct ta
     } else {
         what = read_off_core(task, order, &row);
     }
-    // A row that does not fit any more is asked for again by the next read: it counts as told only when it is written.
+    // A row that does not fit is visited again by the next read, so only a written row counts as reported.
     if (bpf_seq_write(rows, &row, sizeof(row)))
         return;
     order->visited++;
@@ -470,8 +470,8 @@ static long visit_listed(u32 index, struct bpf_iter__task **context)
     return 0;
 }
 
-// The threads that this is called for, all that there are, are a pretext: user space reads one byte, which makes the kernel call
-// this once, then the rows, and for the next list it reads on. To make an iterator costs as much as visiting fifty threads.
+// The kernel calls this for every thread of the machine, which is ignored. User space reads one byte: one call visits the list. It
+// then reads the rows, and continues for the next list. Making an iterator costs as much as visiting fifty threads.
 SECTION("iter.s/task")
 int visit(struct bpf_iter__task *context)
 {

@@ -1,18 +1,19 @@
-//! A row of the task iterator: what the program in the kernel says of one thread (`struct row` in
-//! program.bpf.c).
+//! A row of the task iterator: what the program in the kernel reports of one thread (`struct row`
+//! in program.bpf.c).
 
 use crate::capture::kernel_ring::{KERNEL_FRAMES, kernel_frame};
 use crate::model::vocabulary::frame::{Counters, Marker, Ns, RawFrame, RawName, SECOND, Syscall};
 use crate::unwinder::Registers;
 
-/// Bytes of a row.
+/// Size of a row, bytes.
 pub const ROW: usize = 240;
 
-/// Slots for stacks, and the bytes of one. The program copies at most [`LARGEST`].
+/// Number of slots for stacks; then the size of a slot, and the maximum of a stack, bytes.
 pub const SLOTS: usize = 160;
 pub const SLOT: usize = 64 << 10;
 pub const LARGEST: usize = 63 << 10;
-/// Behind them: addresses of the kernel's own stack, of threads that are uninterruptible.
+/// Maximum of the kernel's own stack, bytes. Its addresses follow the user stack in the slot, for
+/// uninterruptible threads.
 pub const KERNEL_LARGEST: usize = SLOT - LARGEST;
 
 const RUNS: u32 = 1;
@@ -21,41 +22,40 @@ const TORN: u32 = 4;
 const LATE: u32 = 16;
 const READY: u32 = 32;
 
-/// One thread, as it was at one moment.
+/// One thread at one instant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Row {
     pub at: Ns,
-    /// In our pid namespace.
+    /// Thread id in our pid namespace.
     pub tid: u32,
-    /// The process and the thread, in the initial pid namespace.
+    /// Process id and thread id in the initial pid namespace.
     pub process: u32,
     pub id: u32,
-    /// When it was started, as /proc/PID/stat has it: clock ticks since boot.
+    /// Start time as in /proc/PID/stat: clock ticks since boot.
     pub start: u64,
     pub name: RawName,
     pub counters: Counters,
-    /// The letter that /proc/PID/stat has for its state.
+    /// State letter as in /proc/PID/stat.
     pub state: u8,
     pub what: What,
 }
 
-/// What there is beside the counters.
+/// Result beside the counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
-    /// On a core, runnable, or ended.
+    /// On a core, runnable, or exited: no stack.
     Nothing,
-    /// Runnable, and off its core while it was read: where it was preempted, or is to wake up. Only
-    /// where that was asked for.
+    /// Runnable and off its core while it was read: preempted, or just woken. Only if requested.
     Ready(Blocked),
-    /// Uninterruptible or stopped, and not moved since its stack was told.
-    Held,
-    /// It was put on a core while it was read. It will be told again.
+    /// Uninterruptible or stopped, and has not run since its stack was reported.
+    Unchanged,
+    /// Put on a core while it was read. It will be reported again.
     Torn,
-    /// No slot was left for its stack. It will be told again.
+    /// No slot was left for its stack. It will be reported again.
     Late,
-    /// It has no user registers: it is ending, or works for io_uring. It will be told again.
+    /// Without user registers: exiting, or working for io_uring. It will be reported again.
     NoRegisters,
-    /// Off its core, and told for as long as it stays there.
+    /// Off its core. It is not reported again until it runs.
     Blocked(Blocked),
 }
 
@@ -63,26 +63,26 @@ pub enum What {
 pub struct Blocked {
     pub registers: Registers,
     pub call: Syscall,
-    /// Thread-local storage begins here.
+    /// Base address of thread-local storage.
     pub fs_base: u64,
-    /// Where the bytes of its stack are: slot and length. 0: they could not be copied.
+    /// Slot and length of the copied stack. Length 0: it could not be copied.
     pub slot: usize,
     pub stack_bytes: usize,
-    /// And how much of the kernel's own stack.
+    /// Length of the copied part of the kernel's own stack.
     pub kernel_bytes: usize,
 }
 
-/// What was copied for a row.
+/// Bytes that were copied for a row.
 #[derive(Clone, Copy, Default)]
 pub struct Copied<'a> {
-    /// From the stack pointer upwards.
+    /// User stack, from the stack pointer upwards.
     pub stack: &'a [u8],
-    /// Return addresses.
+    /// Return addresses on the kernel's own stack.
     pub kernel: &'a [u8],
 }
 
 impl Copied<'_> {
-    /// Appends the frames of the kernel, innermost first; a marker says where there may be more.
+    /// Appends the kernel's frames, innermost first. A marker follows where there may be more.
     pub fn kernel_frames(&self, out: &mut Vec<RawFrame>) {
         let addresses = self
             .kernel
@@ -97,12 +97,12 @@ impl Copied<'_> {
     }
 }
 
-/// Bytes that are no rows.
+/// Error: bytes that are not whole rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed;
 
-/// Takes what one read of the iterator gave apart. `boot_offset`: what our time namespace adds to
-/// times since boot, ns.
+/// Decodes one read of the iterator. `boot_offset`: what our time namespace adds to times since
+/// boot, ns.
 pub fn decode(
     bytes: &[u8],
     boot_offset: i64,
@@ -115,7 +115,7 @@ pub fn decode(
     }
 }
 
-/// Reads numbers one after the other; beyond the end there are zeros.
+/// Reads numbers in order; returns zeros beyond the end.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -170,7 +170,7 @@ fn row(bytes: &[u8], boot_offset: i64) -> Row {
         _ if exit_state != 0 => What::Nothing,
         _ if flags & (RUNS | READY) == RUNS | READY && rip != 0 && rsp != 0 => What::Ready(blocked),
         _ if flags & RUNS != 0 => What::Nothing,
-        _ if flags & HELD != 0 => What::Held,
+        _ if flags & HELD != 0 => What::Unchanged,
         _ if flags & TORN != 0 => What::Torn,
         _ if flags & LATE != 0 => What::Late,
         _ if rip == 0 || rsp == 0 => What::NoRegisters,
@@ -181,7 +181,7 @@ fn row(bytes: &[u8], boot_offset: i64) -> Row {
     Row { at, tid, process, id, start, name: RawName::new(&name[..end]), counters, state, what }
 }
 
-/// As /proc/PID/stat has it (task_state_index in include/linux/sched.h).
+/// Returns the state letter as in /proc/PID/stat (task_state_index in include/linux/sched.h).
 fn letter(state: u32, exit_state: u32) -> u8 {
     const UNINTERRUPTIBLE: u32 = 2;
     const NOLOAD: u32 = 0x400;
@@ -210,8 +210,8 @@ mod tests {
     use super::*;
     use crate::model::vocabulary::frame::FrameCode;
 
-    /// A row by its numbers: flags, state, exit state, slot, stack bytes, ip, sp, orig_ax. A byte
-    /// of the kernel's stack for each of the stack.
+    /// Makes a row of flags, state, exit state, slot, stack bytes, ip, sp and orig_ax. The kernel's
+    /// stack has as many bytes as the user stack.
     #[expect(clippy::too_many_arguments, reason = "a row is that many numbers")]
     fn bytes(
         flags: u32,
@@ -253,7 +253,7 @@ mod tests {
         let registers = blocked.registers;
         assert_eq!((registers.rip, registers.rsp, registers.rbp), (0x1234, 0x5678, Some(99)));
         assert!(registers.general_known && registers.general.into_iter().eq(100..114));
-        // rdi, rsi, rdx, r10, r8, r9 of rax rbx rcx rdx rsi rdi r8..r15.
+        // rdi, rsi, rdx, r10, r8, r9 among rax rbx rcx rdx rsi rdi r8..r15.
         assert_eq!(blocked.call, Syscall { number: 202, args: [105, 104, 103, 108, 106, 107] });
         assert_eq!((blocked.slot, blocked.stack_bytes, blocked.fs_base), (3, 500, 0xf5));
     }
@@ -273,7 +273,7 @@ mod tests {
             What::Nothing,
             "it has no registers"
         );
-        assert_eq!(what(HELD, 0), What::Held);
+        assert_eq!(what(HELD, 0), What::Unchanged);
         assert_eq!(
             (what(TORN, 0), what(TORN | 8, 0), what(LATE, 0)),
             (What::Torn, What::Torn, What::Late)

@@ -5,15 +5,15 @@ use super::*;
 const MS: Ns = 1_000_000;
 const MINUTE: Ns = 60 * SECOND;
 
-/// What looking costs, CPU ns per ns, at an interval.
+/// Cost of sampling at an interval, CPU ns per ns.
 type Cost<'a> = &'a dyn Fn(Ns) -> f64;
 
-/// A program that is looked at, with a clock of its own.
+/// A sampled program with simulated time.
 struct Run {
     governor: Governor,
     at: Ns,
     cpu: f64,
-    /// (when, interval) of every change.
+    /// Time and interval of every change.
     changes: Vec<(Ns, Ns)>,
 }
 
@@ -27,12 +27,12 @@ impl Run {
         }
     }
 
-    /// `noise` multiplies what is used in a quarter of a second, or by one look.
+    /// `noise` multiplies the use of a quarter of a second, or of one tick.
     fn go(&mut self, time: Ns, cost: Cost<'_>, noise: &mut dyn FnMut() -> f64) {
         let end = self.at + time;
         while self.at < end {
             let interval = self.governor.interval();
-            // Looks within a quarter of a second come to one: the governor notes no more.
+            // Ticks within a quarter of a second are taken together: the governor records no more.
             let passed = interval * (SECOND / 4).div_ceil(interval);
             self.at += passed;
             self.cpu += cost(interval) * noise() * passed as f64;
@@ -47,7 +47,7 @@ impl Run {
         self.go(time, cost, &mut || 1.0);
     }
 
-    /// How often a change to longer follows one to shorter or the other way round.
+    /// Returns how often a change of the other direction follows a change.
     fn turns(&self, asked: Ns) -> usize {
         let mut intervals = vec![asked];
         intervals.extend(self.changes.iter().map(|change| change.1));
@@ -65,11 +65,11 @@ fn noise(seed: u64, spread: f64) -> impl FnMut() -> f64 {
 /// Costs that do not rise with the interval, CPU ns per ns.
 #[derive(Clone, Debug)]
 enum Model {
-    /// A fixed part, and so much at 10 ms.
+    /// A fixed part, and a part at 10 ms.
     Split(f64, f64),
-    /// So much at 1 ms, falling with this power.
+    /// The cost at 1 ms, which falls with this power.
     Power(f64, f64),
-    /// So much below this interval, so much above.
+    /// The cost below this interval, and above it.
     Threshold(Ns, f64, f64),
 }
 
@@ -104,8 +104,8 @@ fn model() -> impl Strategy<Value = Model> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Within the ladder, below the bound on average, and no longer than needed: one step shorter
-    /// costs too much, or what is used leaves no room.
+    /// The interval is on the ladder, stays below the bound on average, and is no longer than
+    /// needed. One step shorter costs too much, or leaves no room.
     #[test]
     fn it_settles_under_any_cost_that_falls_with_the_interval(
         model in model(), asked in 1..5_000u64, percent in 1.0..10.0f64,
@@ -121,9 +121,9 @@ proptest! {
         let bound = percent / 100.0;
         if cost(LONGEST) < bound {
             let used = (run.cpu - before) / (run.at - from) as f64;
-            // A shorter interval that turns out too dear is known by its first look, which has been
-            // paid for by then: the longer the interval, the later. With a cost that jumps by half
-            // a core between two steps that is seconds.
+            // A shorter interval that proves too expensive is known by its first tick, which has
+            // been paid for by then. The longer the interval, the later. With a cost that jumps by
+            // half a core between two steps that takes seconds.
             let late = run.changes.windows(2).filter(|pair| pair[1].0 > from && pair[1].1 < pair[0].1);
             let tried: f64 = late.map(|pair| cost(pair[1].1) * pair[1].1 as f64).sum();
             let allowed = 1.05 * bound + tried / (run.at - from) as f64;
@@ -132,7 +132,7 @@ proptest! {
             prop_assert_eq!(run.governor.interval(), LONGEST);
         }
         let step = run.governor.step;
-        // (At a threshold it takes longer to find the step behind it.)
+        // At a threshold it takes longer to find the step behind it.
         if step > 0 && !matches!(model, Model::Threshold(..)) {
             let (now, shorter) = (cost(rung(asked, step)), cost(rung(asked, step - 1)));
             prop_assert!(now > ROOM * bound * 0.99 || shorter > bound * 0.99, "{now}, {shorter}: {:?}", run.changes);
@@ -140,19 +140,19 @@ proptest! {
         prop_assert!(run.turns(asked) <= 24, "{:?}", run.changes);
     }
 
-    /// A figure that stands still on the screen, however each look's cost varies.
+    /// The figure on the screen rarely changes, even if the cost of each tick varies.
     #[test]
     fn noise_does_not_move_it(
         model in model(), seed in any::<u64>(), spread in 0.0..0.9f64, percent in 1.0..10.0f64,
     ) {
         let mut run = Run::new(percent, 10 * MS);
         run.go(30 * MINUTE, &|i| model.cost(i), &mut noise(seed, spread));
-        // At worst each shorter interval is taken back, 10, 20, 40, ... 640 s after the last, or
-        // proves itself for ten minutes.
+        // At worst each shorter interval is taken back, 10, 20, 40, ... 640 s after the last one.
+        // Or it lasts for ten minutes.
         prop_assert!(run.turns(10 * MS) <= 20, "{:?}", run.changes);
     }
 
-    /// Whatever the figures do.
+    /// Holds for any figures.
     #[test]
     fn it_stays_between_what_was_asked_and_ten_seconds(
         asked in 1..10_000_000_000u64,
@@ -175,14 +175,14 @@ proptest! {
 fn a_heavy_load_is_held_within_seconds_and_let_go_slowly() {
     let asked = 10 * MS;
     let mut run = Run::new(3.0, asked);
-    // A fifth of a core at what was asked.
+    // A fifth of a core at the interval asked for.
     let begin = run.at;
     run.steady(MINUTE, &|i| 0.2 * 10e6 / i as f64);
     // 150 ms of CPU are used up 0.75 s after the first second.
     let first = run.changes[0];
     assert!(first.0 - begin < 2_500 * MS && first.1 == 50 * MS, "{first:?}");
     assert_eq!(run.governor.interval(), 100 * MS, "{:?}", run.changes);
-    // The load goes: back in one go, but not at once.
+    // The load ends: the interval returns in one change, but not at once.
     let lighter = run.at;
     run.steady(MINUTE, &|i| 0.005 * 10e6 / i as f64);
     let last = run.changes[run.changes.len() - 1];
@@ -199,7 +199,7 @@ fn a_load_that_comes_and_goes_is_not_followed_for_ever() {
         run.steady(15 * SECOND, &|i| 0.3 * 10e6 / i as f64);
         run.steady(15 * SECOND, &|_| 0.0);
     }
-    // 120 times the load changes.
+    // The load changes 120 times.
     assert!(run.turns(asked) <= 24, "{}: {:?}", run.turns(asked), run.changes);
 }
 
@@ -207,7 +207,7 @@ fn a_load_that_comes_and_goes_is_not_followed_for_ever() {
 fn a_single_burst_is_soon_forgotten() {
     let asked = 10 * MS;
     let mut run = Run::new(3.0, asked);
-    // Attaching is not counted, however much it takes.
+    // Attaching is not counted, whatever it costs.
     run.cpu += 3e9;
     run.steady(3 * SECOND / 4, &|_| 1.0);
     run.steady(10 * SECOND, &|_| 0.004);
@@ -221,7 +221,7 @@ fn a_single_burst_is_soon_forgotten() {
 }
 
 #[test]
-fn a_pause_is_no_time_of_rest() {
+fn a_pause_does_not_count_as_low_use() {
     let mut run = Run::new(3.0, 10 * MS);
     let cost = |i: Ns| 0.2 * 10e6 / i as f64;
     run.steady(30 * SECOND, &cost);
@@ -232,7 +232,7 @@ fn a_pause_is_no_time_of_rest() {
 }
 
 #[test]
-fn what_is_asked_anew_holds_from_then_on() {
+fn a_new_interval_is_in_force_at_once() {
     let mut run = Run::new(3.0, 10 * MS);
     let cost = |i: Ns| 0.2 * 10e6 / i as f64;
     run.steady(30 * SECOND, &cost);
@@ -261,7 +261,7 @@ fn the_ladder_begins_with_what_was_asked_and_ends_at_ten_seconds() {
 }
 
 #[test]
-fn the_reducers_time_counts_and_the_user_is_told() {
+fn the_reducers_time_counts_and_the_status_has_a_notice() {
     let reducer_ns = Arc::new(AtomicU64::new(0));
     let overhead = Overhead { percent: 2.5, reducer_ns: reducer_ns.clone() };
     let mut pace = Pace::new(10 * MS, Some(overhead));

@@ -1,4 +1,4 @@
-//! A ring in a memory file, where the test plays the kernel; and the records of one.
+//! Tests with a ring in a memory file, where the test writes in place of the kernel.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A ring in a memory file, where the test plays the kernel.
+/// A ring in a memory file, where the test writes in place of the kernel.
 struct Fake {
     ring: KernelRing,
     head: u64,
@@ -45,7 +45,7 @@ fn record(kind: u32, body: &[u8]) -> Vec<u8> {
 }
 
 fn sample(at: u64, stack: &[u8]) -> Vec<u8> {
-    // As many words of call chain as the time says, up to 4.
+    // The call chain has `at` modulo 5 words.
     let mut words = vec![77, 10 | 20 << 32, at, at % 5];
     words.extend((0..at % 5).map(|n| 0xffff_ffff_8100_0000 + n));
     words.push(u64::from(sys::PERF_SAMPLE_REGS_ABI_64));
@@ -61,15 +61,15 @@ fn sample(at: u64, stack: &[u8]) -> Vec<u8> {
 #[test]
 fn samples_are_read_whole_also_where_they_wrap() {
     let mut fake = Fake::new(4096);
-    for round in 0..50u64 {
-        let stack: Vec<u8> = (0..400u64).map(|i| (i + round) as u8).collect();
-        fake.write(&sample(round, &stack));
+    for tick in 0..50u64 {
+        let stack: Vec<u8> = (0..400u64).map(|i| (i + tick) as u8).collect();
+        fake.write(&sample(tick, &stack));
         let mut seen = 0;
         fake.ring.drain(|record| {
             let Record::Sample(sample) = record else { panic!("{record:?}") };
-            assert_eq!((sample.id, sample.pid, sample.tid, sample.at), (77, 10, 20, round));
+            assert_eq!((sample.id, sample.pid, sample.tid, sample.at), (77, 10, 20, tick));
             assert_eq!(sample.stack, stack);
-            assert_eq!(sample.kernel.0.len() as u64, round % 5 * 8);
+            assert_eq!(sample.kernel.0.len() as u64, tick % 5 * 8);
             let registers = sample.registers.expect("64-bit");
             assert_eq!((registers.rip, registers.rsp, registers.rbp), (108, 107, Some(106)));
             assert_eq!(
@@ -104,7 +104,7 @@ fn the_innermost_address_is_exact_and_callers_lie_in_their_calls() {
 }
 
 #[test]
-fn what_is_not_the_kernels_is_left_out() {
+fn addresses_outside_the_kernel_are_dropped() {
     let hypervisor = -32i64 as u64;
     assert_eq!(frames(127, &[]), []);
     assert_eq!(frames(127, &[TEXT]), [], "before any mark");
@@ -148,7 +148,7 @@ fn mapped(at: u64, start: u64, path: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn code_that_is_mapped_is_told_ahead_of_samples_and_once() {
+fn mapping_reports_come_ahead_of_samples_and_once() {
     let mut fake = Fake::new(4096);
     let mut seen = Vec::new();
     let mut scan = |fake: &mut Fake| {
@@ -165,16 +165,12 @@ fn code_that_is_mapped_is_told_ahead_of_samples_and_once() {
         });
         seen.len()
     };
-    // More than the ring holds, so that some wrap.
-    for round in 0..40 {
+    // More than the ring holds, so that some records wrap.
+    for tick in 0..40 {
         fake.write(&sample(1, &[1; 200]));
-        fake.write(&mapped(
-            round,
-            0x1000 * round,
-            &b"/lib/long-name.so"[..1 + round as usize % 17],
-        ));
-        assert_eq!(scan(&mut fake), round as usize + 1);
-        assert_eq!(scan(&mut fake), round as usize + 1);
+        fake.write(&mapped(tick, 0x1000 * tick, &b"/lib/long-name.so"[..1 + tick as usize % 17]));
+        assert_eq!(scan(&mut fake), tick as usize + 1);
+        assert_eq!(scan(&mut fake), tick as usize + 1);
         let mut samples = 0;
         fake.ring.drain(|record| {
             samples += usize::from(matches!(record, Record::Sample(_)));
@@ -185,7 +181,7 @@ fn code_that_is_mapped_is_told_ahead_of_samples_and_once() {
     assert_eq!(seen[16], (16, 0x10000, "/lib/long-name.so".into()));
 }
 
-/// Code that is mapped while samples are taken out of the ring.
+/// Mappings that are reported while samples are taken out of the ring.
 #[test]
 fn what_is_written_after_a_scan_stays_for_the_next_one() {
     let mut fake = Fake::new(4096);
@@ -216,7 +212,7 @@ fn what_is_written_after_a_scan_stays_for_the_next_one() {
         }
     });
     assert_eq!((scanned, drained(&mut fake)), (vec![4], vec![4, 5]));
-    // Reports that were lost are told in the same way.
+    // Lost reports are passed on in the same way.
     let lost: Vec<u8> = [1u64, 42].iter().flat_map(|w| w.to_ne_bytes()).collect();
     fake.write(&record(sys::PERF_RECORD_LOST, &lost));
     assert_eq!(drained(&mut fake), [0; 0]);
@@ -244,7 +240,7 @@ fn a_refused_record_stays() {
 }
 
 #[test]
-fn losses_and_throttling_are_told() {
+fn losses_and_throttling_are_reported() {
     let mut fake = Fake::new(4096);
     let lost: Vec<u8> = [1u64, 42].iter().flat_map(|w| w.to_ne_bytes()).collect();
     fake.write(&record(sys::PERF_RECORD_LOST, &lost));
@@ -268,7 +264,8 @@ fn losses_and_throttling_are_told() {
 fn a_head_that_jumps_is_followed_not_searched() {
     let mut fake = Fake::new(4096);
     fake.write(&[sample(1, &[1; 16]), record(sys::PERF_RECORD_THROTTLE, &[0; 24])].concat());
-    // The ring is full of records that make sense, so going through it 2^52 times would.
+    // The ring is full of valid records, so an implementation that reads up to the new head would
+    // read 2^52 of them.
     while fake.head < 4096 {
         fake.write(&record(sys::PERF_RECORD_THROTTLE, &[]));
     }
@@ -282,7 +279,7 @@ fn a_head_that_jumps_is_followed_not_searched() {
         });
         assert_eq!((records, fake.ring.tail), (0, head));
     }
-    // And goes on from there.
+    // It continues there.
     fake.write(&sample(2, &[2; 16]));
     fake.ring.drain(|record| {
         matches!(record, Record::Sample(_)) && {
@@ -309,7 +306,7 @@ proptest! {
     fn garbage_samples_never_panic(chain in 0..20u64, mut body in proptest::collection::vec(any::<u8>(), 0..400)) {
         let _ = parse(sys::PERF_RECORD_SAMPLE, &body);
         let _ = parse(sys::PERF_RECORD_MMAP2, &body);
-        // With a call chain that is not refused for its length at once.
+        // Its call chain is not refused for its length at once.
         if let Some(count) = body.get_mut(24..32) {
             count.copy_from_slice(&chain.to_ne_bytes());
         }

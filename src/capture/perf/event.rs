@@ -1,5 +1,5 @@
-//! One event of perf's: the attributes that this kernel accepts, found out by opening it, and what
-//! can be asked of it.
+//! A single perf event: the attributes that this kernel accepts, found by opening it, and the
+//! requests that it answers.
 
 #![expect(unsafe_code, reason = "perf_event_open and its ioctls")]
 
@@ -13,25 +13,26 @@ use crate::capture::kernel_ring::{KERNEL_FRAMES, SAMPLE_ID_TYPE, SAMPLE_REGISTER
 use crate::capture::perf::{SMALLEST_RING, Scope};
 use crate::model::vocabulary::frame::Ns;
 
-/// A record's length field has 16 bits: 63 KiB of stack fit beside the registers, 64 do not.
+/// Maximum stack bytes of a sample. A record's length field has 16 bits: 63 KiB fit beside the
+/// registers, 64 do not.
 const LARGEST_DUMP: usize = 63 << 10;
 
-/// The period against the interval between ticks: equal periods would lock their phases, and a
-/// program that wakes with the tick would be hit always or never.
+/// Sampling period per tick interval. Equal periods would stay in phase: a program that wakes with
+/// the tick would be sampled always or never.
 const PERIOD_OF_INTERVAL: f64 = 0.997;
 
 pub fn period_of(interval: Ns) -> Ns {
-    // The kernel's shortest is 10 us.
+    // The kernel's minimum is 10 us.
     ((interval as f64 * PERIOD_OF_INTERVAL) as Ns).max(10_000)
 }
 
-/// Stack bytes per sample, so that four samples fit a ring: at every interval a ring gets about one
-/// between two ticks.
+/// Returns the stack bytes per sample, so that four samples fit a ring. At every interval a ring
+/// gets about one sample between two ticks.
 pub fn dump_bytes(ring: usize) -> usize {
     LARGEST_DUMP.min(ring / 4 - 1024) & !7
 }
 
-/// What we ask for at best.
+/// Returns the attributes that are tried first; older kernels get fewer.
 fn base_attr(dump: usize) -> sys::perf_event_attr {
     let mut attr = sys::perf_event_attr {
         type_: sys::PERF_TYPE_SOFTWARE,
@@ -51,19 +52,19 @@ fn base_attr(dump: usize) -> sys::perf_event_attr {
     attr.set_watermark(1);
     attr.set_exclude_idle(1);
     attr.set_exclude_guest(1);
-    // We walk the user's part ourselves.
+    // The unwinder walks the user stack.
     attr.set_exclude_callchain_user(1);
     attr
 }
 
-/// Frames of a call chain: more than the kernel permits would be refused.
+/// Returns the maximum frames of a call chain. The kernel refuses more than its own limit.
 fn deepest_permitted() -> u16 {
     let limit = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_stack").ok();
     let limit = limit.and_then(|text| text.trim().parse().ok()).unwrap_or(KERNEL_FRAMES);
     limit.min(KERNEL_FRAMES) as u16
 }
 
-/// An event that never fires, to hold a ring.
+/// Returns the attributes of an event that never fires, and only holds a ring.
 pub fn holder_attr(attr: &sys::perf_event_attr) -> sys::perf_event_attr {
     let mut holder = *attr;
     holder.config = u64::from(sys::PERF_COUNT_SW_DUMMY);
@@ -72,17 +73,19 @@ pub fn holder_attr(attr: &sys::perf_event_attr) -> sys::perf_event_attr {
     holder
 }
 
-/// Asks for reports of executable memory that is mapped.
+/// Asks for reports of executable mappings.
 fn report_code(attr: &mut sys::perf_event_attr) {
     attr.set_mmap(1);
     attr.set_mmap2(1);
     attr.set_sample_id_all(1);
 }
 
-/// Bytes of the ring for reports of one CPU: some 400, of all processes.
+/// Size of the ring for mapping reports of one CPU, bytes. It holds some 400 reports, of all
+/// processes.
 pub const REPORTS_RING: usize = 64 << 10;
 
-/// An event that samples nothing and reports what all processes map executable on its CPU.
+/// Returns the attributes of an event that takes no samples. It reports what all processes map
+/// executable on its CPU.
 pub fn reports_attr(attr: &sys::perf_event_attr) -> sys::perf_event_attr {
     let mut reports = holder_attr(attr);
     reports.sample_type &= SAMPLE_ID_TYPE;
@@ -97,7 +100,7 @@ pub fn reports_attr(attr: &sys::perf_event_attr) -> sys::perf_event_attr {
     reports
 }
 
-/// Finds scope and attributes that the kernel accepts, by opening them.
+/// Finds the scope and attributes that the kernel accepts, by opening events.
 pub fn probe(tid: u32, cpu: u32, dump: usize) -> io::Result<(Scope, sys::perf_event_attr)> {
     let mut attr = base_attr(dump);
     if let Ok(attr) = first_accepted(attr, -1, cpu) {
@@ -115,15 +118,16 @@ pub fn probe(tid: u32, cpu: u32, dump: usize) -> io::Result<(Scope, sys::perf_ev
         .map(|attr| (Scope::Threads, attr))
 }
 
-/// The widest scope that is permitted for a thread (0: this one), and whether samples show the
-/// kernel's part. Leaves nothing open.
+/// Returns the widest scope that is permitted for a thread (0: the calling one), and whether
+/// samples include kernel frames. Leaves nothing open.
 pub fn permitted(tid: u32) -> io::Result<(Scope, bool)> {
     let cpu = online_cpus()?.first().copied().unwrap_or(0);
     probe(tid, cpu, dump_bytes(SMALLEST_RING))
         .map(|(scope, attr)| (scope, attr.exclude_kernel() == 0))
 }
 
-/// Drops what older kernels do not know: the lost count (6.0), inheritance by threads only (5.13).
+/// Opens the event with ever fewer attributes: without the lost count (Linux 6.0), then also
+/// without inheritance by threads only (5.13).
 fn first_accepted(
     attr: sys::perf_event_attr,
     pid: i32,
@@ -164,7 +168,7 @@ pub fn open_event(attr: &sys::perf_event_attr, pid: i32, cpu: u32) -> io::Result
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Only samples for which the program `filter` answers 1 are taken from now on.
+/// Limits an event to samples for which the BPF program `filter` returns 1.
 pub fn set_filter(event: &OwnedFd, filter: RawFd) -> io::Result<()> {
     // SAFETY: an ioctl on our own event; the argument is a descriptor's number.
     let result = unsafe { ioctls::SET_BPF(event.as_raw_fd(), filter as u32) };
@@ -182,8 +186,8 @@ pub fn enable(event: &OwnedFd, on: bool) {
     }
 }
 
-/// The kernel's count of samples that found the ring full: { value, lost } with PERF_FORMAT_LOST,
-/// else 0. A full ring often writes no LOST record at all, so this is the count to trust.
+/// Returns the kernel's count of samples that found the ring full: { value, lost } with
+/// PERF_FORMAT_LOST, else 0. A full ring often writes no LOST record, so this count is reliable.
 pub fn lost_of(event: &OwnedFd) -> u64 {
     let mut words = [0; 16];
     match rustix::io::read(event, &mut words) {

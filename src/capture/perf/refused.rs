@@ -1,8 +1,8 @@
-//! Why the kernel refuses perf events, in words.
+//! Explains why the kernel refuses perf events.
 
 use std::io;
 
-/// Why perf events are refused, and the one thing to do about it.
+/// Returns why perf events are refused, and the one fix.
 pub fn explain(error: &io::Error) -> (String, String) {
     let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid")
         .ok()
@@ -18,7 +18,8 @@ pub fn explain(error: &io::Error) -> (String, String) {
             format!("kernel.perf_event_paranoid is {level}"),
             "run sampletop as root, or `sudo sysctl kernel.perf_event_paranoid=2`".into(),
         ),
-        // Other users' processes were refused before: this one has closed itself (PR_SET_DUMPABLE).
+        // Processes of other users were refused before. This one has made itself inaccessible
+        // (PR_SET_DUMPABLE).
         (Some(libc::EACCES), _) => (
             "the kernel grants no access to it, not even to its owner".into(),
             "run sampletop as root".into(),

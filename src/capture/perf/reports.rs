@@ -1,6 +1,6 @@
-//! Code that processes map while they are sampled, as the kernel reports it with its time
-//! (PERF_RECORD_MMAP2). There is no report of memory that is unmapped: code is taken to be there
-//! until other code is.
+//! Reports of executable mappings that processes make while sampled, with their time
+//! (PERF_RECORD_MMAP2). The kernel does not report unmapping: a mapping counts as present until
+//! another one replaces it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,10 +16,10 @@ use crate::model::vocabulary::frame::Ns;
 use crate::process::generations::CodeMapping;
 use crate::process::maps::Mapping;
 
-/// Reports that wait to be told; beyond that they are lost.
+/// Maximum reports that wait to be taken; further ones are lost.
 const WAITING_MAX: usize = 1 << 15;
 
-/// The reports of one CPU, whoever runs there.
+/// Mapping reports of one CPU, of all processes that run there.
 pub struct CpuReports {
     ring: KernelRing,
     event: OwnedFd,
@@ -36,16 +36,16 @@ impl CpuReports {
     }
 }
 
-/// What was reported and has not been told yet, in order of time.
+/// Reports not yet taken, in order of time.
 #[derive(Default)]
 pub struct Reports {
     waiting: VecDeque<CodeMapping>,
-    /// Some were lost.
+    /// Some reports were lost.
     lost: bool,
 }
 
 impl Reports {
-    /// Takes what a CPU's ring has.
+    /// Takes the reports in a CPU's ring.
     pub fn take(&mut self, cpu: &mut CpuReports, targets: &FxHashSet<u32>) {
         cpu.ring.drain(|record| {
             self.record(&record, targets);
@@ -53,7 +53,7 @@ impl Reports {
         });
     }
 
-    /// The same of a ring that has samples too.
+    /// Takes the reports in a ring that also has samples, which stay there.
     pub fn scan(&mut self, ring: &mut KernelRing, targets: &FxHashSet<u32>) {
         ring.scan(|record| self.record(&record, targets));
     }
@@ -77,13 +77,13 @@ impl Reports {
         self.waiting.insert(self.waiting.len() - later, CodeMapping { pid, at, mapping });
     }
 
-    /// The oldest, if it is of `until` at the latest.
+    /// Returns the oldest report up to `until`.
     pub fn next(&mut self, until: Ns) -> Option<CodeMapping> {
         self.waiting.front().filter(|first| first.at <= until)?;
         self.waiting.pop_front()
     }
 
-    /// The same of one process.
+    /// Returns the oldest report of one process up to `until`.
     pub fn next_of(&mut self, pid: u32, until: Ns) -> Option<CodeMapping> {
         let index = self
             .waiting
@@ -93,7 +93,7 @@ impl Reports {
         self.waiting.remove(index)
     }
 
-    /// Whether some were lost since the last time.
+    /// Returns whether reports were lost since the last call.
     pub fn take_lost(&mut self) -> bool {
         std::mem::take(&mut self.lost)
     }
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn reports_of_all_cpus_come_in_order_of_time() {
         let mut reports = Reports::default();
-        // CPU after CPU.
+        // In order of CPU.
         for (pid, at) in [(1, 10), (2, 30), (1, 50), (1, 5), (2, 30), (1, 40)] {
             add(&mut reports, pid, at);
         }
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_are_lost_and_that_is_told_once() {
+    fn too_many_reports_are_lost_and_that_is_returned_once() {
         let mut reports = Reports::default();
         (0..=WAITING_MAX as Ns).for_each(|at| add(&mut reports, 1, at));
         assert_eq!(reports.waiting.len(), WAITING_MAX);

@@ -1,11 +1,11 @@
-//! What changes while sampling: processes come, replace their program and end, and the way changes.
+//! Changes while sampling: added processes, execs, exits, and changes of backend.
 
 use std::sync::Arc;
 
 use crate::capture::backend::{self, Kind, Setting};
 use crate::capture::ptrace::Stopper;
-use crate::capture::sampler::names::ThreadNames;
 use crate::capture::sampler::process::{Ended, Process};
+use crate::capture::sampler::thread_names::ThreadNames;
 use crate::capture::sampler::{Core, between_samples, descriptors_to_spend};
 use crate::clock::{cpu_of_process, monotonic};
 use crate::config::CaptureChoice;
@@ -15,13 +15,12 @@ use crate::process::target::{AttachError, Target};
 use crate::process::threads::raise_descriptor_limit;
 
 impl Core {
-    /// Another process is looked at from now on, unless it has ended or may not be looked at any
-    /// more.
+    /// Observes another process from now on, unless it has exited or access is no longer granted.
     pub(super) fn add(&mut self, target: Arc<Target>) {
         if self.processes.iter().any(|known| known.pid() == target.pid() && known.ended.is_none()) {
             return;
         }
-        // Another one had that number.
+        // The id belonged to a process that has exited.
         if let Some(index) = self.find(target.pid()) {
             let at = monotonic().max(self.floor);
             self.emit_exit(index, at);
@@ -29,22 +28,22 @@ impl Core {
         let pid = target.pid();
         let process = match Process::new(target, self.descriptors.clone(), &mut self.walkers) {
             Ok(process) => process,
-            Err(error) => return self.not_added(pid, &error),
+            Err(error) => return self.report_not_added(pid, &error),
         };
         let was_empty = self.processes.is_empty();
         self.processes.push(process);
-        let entered = self.enter(self.processes.len() - 1);
+        let entered = self.add_to_backend(self.processes.len() - 1);
         if let Err(error) = entered {
             self.changed = Some(error.to_string());
         }
         if was_empty {
-            self.look_again();
+            self.resume_observation();
         }
         self.publish_status();
     }
 
-    /// It is told as one that has ended.
-    fn not_added(&mut self, pid: u32, error: &AttachError) {
+    /// Reports a process that could not be added as exited.
+    fn report_not_added(&mut self, pid: u32, error: &AttachError) {
         if !matches!(error, AttachError::EndedEarly { .. }) {
             self.changed = Some(error.to_string());
             self.publish_status();
@@ -53,20 +52,20 @@ impl Core {
         self.send(Event::ProcessEnded { at: self.floor, pid });
     }
 
-    /// A way was opened with the process `first`: the others go the same.
+    /// Adds the other processes to a backend that was opened with the process `first`.
     pub(super) fn backend_opened(&mut self, first: usize) -> Result<(), AttachError> {
         for index in 0..self.processes.len() {
             if index == first {
                 self.start_stopper(index)?;
             } else if self.processes[index].refusal.is_none() {
-                self.enter(index)?;
+                self.add_to_backend(index)?;
             }
         }
         Ok(())
     }
 
-    /// The way takes in a process that it was not opened with.
-    fn enter(&mut self, index: usize) -> Result<(), AttachError> {
+    /// Adds a process to the open backend.
+    fn add_to_backend(&mut self, index: usize) -> Result<(), AttachError> {
         let process = &self.processes[index];
         let pid = process.pid();
         self.backend.add(pid, process.gives_stacks()).map_err(|error| AttachError::Internal {
@@ -91,12 +90,12 @@ impl Core {
         Ok(())
     }
 
-    /// A process runs another program now.
-    pub(super) fn replaced(&mut self, index: usize, at: Ns) {
+    /// Handles an exec of a process.
+    pub(super) fn handle_exec(&mut self, index: usize, at: Ns) {
         let process = &mut self.processes[index];
         let pid = process.pid();
         if std::mem::take(&mut process.before_exec) {
-            forget_stacks(&mut self.events, pid);
+            drop_stacks(&mut self.events, pid);
         }
         self.events.push(Event::Exec { at, pid });
         process.unwinder = (self.walkers.walk_copied)(pid);
@@ -104,23 +103,23 @@ impl Core {
         process.names = ThreadNames::default();
         process.stacks.invalidate();
         process.scan.restart();
-        // The helper knows the old program's mappings.
+        // The helper holds mappings of the old program.
         process.stopper = None;
         if let Err(error) = process.target.still_permitted() {
-            self.refuse(index, error.to_string());
+            self.revoke_access(index, error.to_string());
         } else if self.processes[index].refusal.take().is_some() {
-            self.processes[index].learn_readable();
-            let _ = self.enter(index);
+            self.processes[index].check_readable();
+            let _ = self.add_to_backend(index);
             self.publish_status();
         } else {
             let _ = self.start_stopper(index);
         }
-        self.processes[index].begin_walking();
+        self.processes[index].accept_mappings();
     }
 
-    /// It may not be looked at any more: what was gathered is not told, and only its states will
-    /// be.
-    fn refuse(&mut self, index: usize, why: String) {
+    /// Handles lost access to a process: drops its pending observations. From now on only its
+    /// states are reported.
+    fn revoke_access(&mut self, index: usize, why: String) {
         let process = &mut self.processes[index];
         let pid = process.pid();
         process.refusal = Some(why.clone());
@@ -133,18 +132,19 @@ impl Core {
         }
     }
 
-    /// To be called before looks are told: since we asked, a target may have become a program that
-    /// is not for us, which rights of sampletop's own reach all the same.
-    pub(super) fn withhold_what_is_not_ours(&mut self, at: Ns) {
+    /// Drops pending observations that the user may not see. To be called before observations are
+    /// sent. The target may have executed a program that the caller may not observe. Capabilities
+    /// of sampletop's own reach that one all the same.
+    pub(super) fn drop_foreign_observations(&mut self, at: Ns) {
         if !self.events.iter().any(|event| matches!(event, Event::Observation(_))) {
-            // An exec is noticed by the next tick.
+            // The next tick detects an exec.
             return;
         }
         for index in 0..self.processes.len() {
             let process = &mut self.processes[index];
-            if process.ended.is_none() && process.program.replaced() {
-                self.replaced(index, at);
-            } else if (process.ended.is_some() || process.program.between())
+            if process.ended.is_none() && process.exec_detector.replaced() {
+                self.handle_exec(index, at);
+            } else if (process.ended.is_some() || process.exec_detector.between())
                 && privileges::borrowed()
             {
                 let pid = process.pid();
@@ -152,13 +152,13 @@ impl Core {
                     .retain(|event| !matches!(event, Event::Observation(observation) if observation.thread.pid == pid));
             } else if process.before_exec {
                 let pid = process.pid();
-                forget_stacks(&mut self.events, pid);
+                drop_stacks(&mut self.events, pid);
             }
         }
     }
 
-    /// The kernel no longer lets stacks of this process be read.
-    pub(super) fn denied(&mut self, index: usize) {
+    /// Handles a process whose stacks the kernel no longer lets us read.
+    pub(super) fn handle_denied_stacks(&mut self, index: usize) {
         self.processes[index].readable = false;
         if self.processes.iter().any(Process::gives_stacks) {
             return self.publish_status();
@@ -171,12 +171,12 @@ impl Core {
         self.change_backend(kind, Some("the kernel no longer lets stacks be read".into()));
     }
 
-    /// As the user asks.
+    /// Changes to the backend that the user asks for.
     pub(super) fn use_backend(&mut self, choice: CaptureChoice) {
-        // An exec may have made one a program that no other way is for.
+        // After an exec no backend may be permitted for a process.
         for process in &mut self.processes {
             process.refusal = process.target.still_permitted().err().map(|error| error.to_string());
-            process.learn_readable();
+            process.check_readable();
         }
         let mut refusals = self.processes.iter().map(|process| process.refusal.clone());
         match refusals.next() {
@@ -193,8 +193,8 @@ impl Core {
         }
     }
 
-    /// Opens another way; on failure the present one stays, the status says why, and the answer is
-    /// false.
+    /// Opens another backend. If that fails, the present one stays, the status says why, and the
+    /// result is false.
     pub(super) fn change_backend(&mut self, choice: CaptureChoice, why: Option<String>) -> bool {
         let best = [Process::gives_stacks, |process: &Process| process.refusal.is_none()];
         let Some(first) =
@@ -249,23 +249,23 @@ impl Core {
         }
     }
 
-    /// Who has ended since the last time.
-    pub(super) fn note_ended(&mut self) {
+    /// Marks processes that have exited since the last call.
+    pub(super) fn mark_exited(&mut self) {
         for process in self
             .processes
             .iter_mut()
             .filter(|process| process.ended.is_none() && !process.target.alive())
         {
-            // Once its parent has waited for it, there is no clock.
+            // After the parent has reaped the process there is no clock to read.
             process.ended = Some(Ended { cpu_ns: cpu_of_process(process.pid()) });
         }
     }
 
-    /// No thread is left: their last samples, their last CPU time, and the word itself.
-    pub(super) fn all_have_ended(&mut self) {
+    /// Sends the last samples, the last CPU time, and the exits of all processes.
+    pub(super) fn report_all_exited(&mut self) {
         let at = monotonic();
-        // With rights of its own nothing of a program that can no longer be asked about: it
-        // may have come by an exec.
+        // With borrowed capabilities the samples are dropped: they may be of a program that the
+        // process executed last, and its permission can no longer be checked.
         if !self.paused && !privileges::borrowed() {
             self.drain(at);
             self.emit();
@@ -279,7 +279,7 @@ impl Core {
         self.run_perf();
     }
 
-    /// After their last tick.
+    /// Sends the exits of processes. To be called after their last tick.
     pub(super) fn emit_exits(&mut self, at: Ns) {
         for index in (0..self.processes.len()).rev() {
             if self.processes[index].ended.is_some() {
@@ -302,8 +302,9 @@ impl Core {
     }
 }
 
-/// Leaves the counters of a program that waits for its exec. Its stacks are of our own code.
-fn forget_stacks(events: &mut [Event], pid: u32) {
+/// Drops the stacks of a started program that has yet to exec, and keeps its counters: the stacks
+/// are of sampletop's own code.
+fn drop_stacks(events: &mut [Event], pid: u32) {
     for event in events {
         if let Event::Observation(observation) = event
             && observation.thread.pid == pid

@@ -1,9 +1,9 @@
-//! What goes into the ring, and the status.
+//! Sends events into the ring, and publishes the status.
 
 use crate::capture::Status;
 use crate::capture::backend::Kind;
 use crate::capture::sampler::process::Process;
-use crate::capture::sampler::{Core, LAST_WORDS, OWED};
+use crate::capture::sampler::{Core, MAX_FINAL_WAIT, MAX_PENDING};
 use crate::clock::{monotonic, thread_cpu};
 use crate::model::vocabulary::frame::{Event, Losses, Ns};
 use crate::process::threads::CounterSource;
@@ -18,7 +18,7 @@ impl Core {
         self.publish_status();
     }
 
-    /// Otherwise asked once a second.
+    /// Asks perf for its loss counts, beyond the check of each second.
     pub(super) fn count_lost(&mut self) {
         if let Some(perf) = &mut self.backend.perf {
             perf.count_lost();
@@ -38,16 +38,15 @@ impl Core {
         }
     }
 
-    /// Sends what was gathered, in order of time.
+    /// Sends the gathered events, in order of time.
     pub(super) fn emit(&mut self) {
         let mut events = std::mem::take(&mut self.events);
         let floor = self.floor;
         for event in &mut events {
-            // A sample whose time was taken before the last tick may have come into its ring after
-            // it.
+            // A sample with a time before the last tick may enter its perf ring after that tick.
             if let Event::Observation(observation) = event {
                 observation.at = observation.at.max(floor);
-                // A stack that has a name of its own keeps it; a thread that has ended has none.
+                // Observations with a runtime's name keep it; one of an exited thread has none.
                 let named = observation.name.runtime_id().is_some() || observation.thread.tid == 0;
                 if !named
                     && let Some(process) = self
@@ -78,37 +77,40 @@ impl Core {
         self.events = events;
     }
 
-    /// A look that finds the ring full is dropped and counted; what must arrive waits, and later
-    /// looks wait with it.
+    /// Sends an event. If the ring is full, an observation is dropped and counted. Events that must
+    /// not be lost wait, and later events are not sent before them.
     pub(super) fn send(&mut self, event: Event) {
-        while let Some(first) = self.owed.front() {
+        while let Some(first) = self.pending.front() {
             if !self.writer.push(first) {
                 break;
             }
-            self.owed.pop_front();
+            self.pending.pop_front();
         }
-        if self.owed.is_empty() && self.writer.push(&event) {
+        if self.pending.is_empty() && self.writer.push(&event) {
             return;
         }
         match event {
             Event::Observation(observation) => {
                 if let Some(index) = self.find(observation.thread.pid) {
-                    self.processes[index].scan.unsent(observation.thread.tid);
+                    self.processes[index].scan.mark_undelivered(observation.thread.tid);
                 }
             }
-            // The next one carries the same totals.
+            // The next tick carries the same totals.
             Event::Tick(_) => {}
-            other if self.owed.len() < OWED => self.owed.push_back(other),
+            other if self.pending.len() < MAX_PENDING => self.pending.push_back(other),
             _ => {}
         }
     }
 
-    /// Nothing more will be told: what must arrive gets a little time to.
-    pub(super) fn last_words(mut self) {
+    /// Ends sending: waits a limited time for room for events that must not be lost.
+    pub(super) fn drain_pending(mut self) {
         let at = monotonic();
-        while !self.owed.is_empty() && !self.writer.abandoned() && monotonic() < at + LAST_WORDS {
+        while !self.pending.is_empty()
+            && !self.writer.abandoned()
+            && monotonic() < at + MAX_FINAL_WAIT
+        {
             std::thread::sleep(std::time::Duration::from_millis(1));
-            if let Some(event) = self.owed.pop_back() {
+            if let Some(event) = self.pending.pop_back() {
                 self.send(event);
             }
         }
@@ -120,7 +122,7 @@ impl Core {
         notices.extend(self.notices_of_processes());
         if self.backend.perf.as_ref().is_some_and(|perf| perf.starved()) {
             notices.push(
-                "some running threads are not sampled because descriptors run short, and show as time in the kernel; raise `ulimit -n`"
+                "too few descriptors: some running threads are not sampled, and their time looks like kernel time; raise `ulimit -n`"
                     .into(),
             );
         }
@@ -138,7 +140,7 @@ impl Core {
     fn notices_of_processes(&self) -> Vec<String> {
         let mut notices = Vec::new();
         let any = |fit: fn(&Process) -> bool| self.processes.iter().any(fit);
-        // Where none gives stacks, the way's own notice says it.
+        // If no process gives stacks, the backend's own notice says so.
         if self.backend.reads_stacks && any(Process::gives_stacks) {
             for process in &self.processes {
                 match &process.refusal {
@@ -155,11 +157,12 @@ impl Core {
         }
         let waiting: usize = self.processes.iter().map(|process| process.scan.not_read_yet()).sum();
         if waiting > 0 {
-            notices
-                .push(format!("{waiting} threads have not been observed yet: there are very many"));
+            notices.push(format!(
+                "{waiting} threads have not been read yet; they follow at the next ticks"
+            ));
         }
         if any(|process| process.scan.tasks().short_of_descriptors()) {
-            notices.push("descriptors run short: files of threads are opened at every tick; raise `ulimit -n`".into());
+            notices.push("too few descriptors: files of threads are opened again at every tick; raise `ulimit -n`".into());
         }
         if any(|process| process.scan.tasks().source() == CounterSource::Stat) {
             notices.push(

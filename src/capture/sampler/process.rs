@@ -1,4 +1,4 @@
-//! What there is of each process; everything else of the sampler there is once.
+//! State kept for each process.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use rustc_hash::FxHashSet;
 
 use crate::capture::Walkers;
 use crate::capture::backend::stacks_readable;
-use crate::capture::blocked::StackReader;
-use crate::capture::program::Program;
+use crate::capture::exec_detector::ExecDetector;
 use crate::capture::ptrace::Stopper;
-use crate::capture::sampler::names::ThreadNames;
+use crate::capture::sampler::thread_names::ThreadNames;
+use crate::capture::stack_reader::StackReader;
 use crate::capture::thread_scan::{Moved, ThreadScan};
 use crate::model::vocabulary::frame::Ns;
 use crate::process::memory::Memory;
@@ -17,33 +17,33 @@ use crate::process::target::{AttachError, Target};
 use crate::process::threads::Descriptors;
 use crate::unwinder::Unwinder;
 
-/// A process that is looked at.
+/// A process under observation.
 pub struct Process {
     pub target: Arc<Target>,
     pub scan: ThreadScan,
     pub stacks: StackReader,
     pub unwinder: Box<dyn Unwinder>,
-    pub program: Program,
+    pub exec_detector: ExecDetector,
     pub names: ThreadNames,
-    /// Under the way `ptrace`.
+    /// For the backend `ptrace`.
     pub stopper: Option<Stopper>,
-    /// Threads of which there are samples, where one of each is wanted.
+    /// Threads that were sampled, where one stack of each is wanted.
     pub sampled: FxHashSet<u32>,
-    /// Threads whose counters changed in this round.
+    /// Threads whose counters changed in this scan.
     pub moved: Vec<Moved>,
     /// The kernel lets us read stacks of its threads.
     pub readable: bool,
-    /// Why it may not be looked at any more, since an exec: only its states are told.
+    /// Why access ended at an exec. Since then only its states are reported.
     pub refusal: Option<String>,
     pub ended: Option<Ended>,
-    /// It is a program that we started, and its exec is still to come.
+    /// A program that sampletop started, which has yet to exec.
     pub before_exec: bool,
 }
 
-/// It has ended, and that has yet to be told.
+/// The process has exited, and its exit has yet to be sent.
 #[derive(Clone, Copy)]
 pub struct Ended {
-    /// What its CPU clock said: a zombie still has one.
+    /// Last value of its CPU clock: a zombie still has one.
     pub cpu_ns: Option<Ns>,
 }
 
@@ -55,16 +55,16 @@ impl Process {
     ) -> Result<Process, AttachError> {
         let pid = target.pid();
         let scan = ThreadScan::sharing(pid, files).map_err(|_| AttachError::EndedEarly { pid })?;
-        // In this order: it may have replaced its program since it was attached to, and is asked
-        // about as it is now; the next exec will be noticed.
-        let program = Program::new(pid);
+        // In this order: the permission is that of the program at this point, and later execs are
+        // detected.
+        let exec_detector = ExecDetector::new(pid);
         target.still_permitted()?;
         let mut process = Process {
             target,
             scan,
             stacks: StackReader::new(Memory::new(pid)),
             unwinder: (walkers.walk_copied)(pid),
-            program,
+            exec_detector,
             names: ThreadNames::default(),
             stopper: None,
             sampled: FxHashSet::default(),
@@ -74,20 +74,20 @@ impl Process {
             ended: None,
             before_exec: false,
         };
-        process.learn_readable();
-        process.begin_walking();
+        process.check_readable();
+        process.accept_mappings();
         Ok(process)
     }
 
-    /// What is mapped from now on replaces what is there.
-    pub fn begin_walking(&mut self) {
+    /// Accepts the present mappings as known; later ones replace them.
+    pub fn accept_mappings(&mut self) {
         if self.gives_stacks() {
             self.unwinder.revalidate(false, false);
         }
     }
 
     /// Asks the kernel whether stacks can be read.
-    pub fn learn_readable(&mut self) {
+    pub fn check_readable(&mut self) {
         self.readable = stacks_readable(&self.target, self.scan.tasks());
     }
 
@@ -95,7 +95,7 @@ impl Process {
         self.target.pid()
     }
 
-    /// Stacks of it are taken, where the way takes any.
+    /// Returns whether the backend may take stacks of this process.
     pub fn gives_stacks(&self) -> bool {
         self.readable && self.refusal.is_none()
     }

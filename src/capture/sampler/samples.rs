@@ -1,4 +1,4 @@
-//! What is seen of threads on a core: samples that the kernel took, or threads that were stopped.
+//! Stacks of running threads: samples by the kernel, or threads stopped by ptrace.
 
 use crate::capture::perf::Perf;
 use crate::capture::ptrace::{Caught, CaughtStack};
@@ -9,17 +9,18 @@ use crate::model::vocabulary::frame::{
 };
 use crate::unwinder::{Registers, StackBytes, Walk};
 
-/// So often in one call the samples before a report are walked ahead of it. Beyond that stacks in
-/// code that was replaced end in a marker.
+/// Maximum walks of the samples before a report of new code, per call. Stacks in replaced code end
+/// in a marker after that.
 const PARTS_MAX: usize = 128;
 
 impl Core {
-    /// Tells perf who ran and who ended, so that it watches those who run. After the samples of the
-    /// round were taken: they tell who is watched already.
+    /// Reports to perf which threads ran or exited, so that it opens events for those that run. To
+    /// be called after the samples of the tick were taken, which show which threads already have
+    /// events.
     pub(super) fn emit_perf(&mut self) {
         let Some(perf) = &mut self.backend.perf else { return };
         for process in self.processes.iter().filter(|process| process.refusal.is_none()) {
-            // Where a sample is wanted soon, the sampler does not wait for the counters, which lag.
+            // If a sample is wanted soon, runnable threads count too: the counters lag.
             for moved in
                 process.moved.iter().filter(|moved| moved.ran > 0 || self.once && moved.runnable)
             {
@@ -33,10 +34,10 @@ impl Core {
         }
     }
 
-    /// Walks what the kernel sampled up to `until`, each stack by the code of its instant.
+    /// Walks the kernel's samples up to `until`, each by the code mapped at its time.
     pub(super) fn drain(&mut self, until: Ns) {
         let Some(mut perf) = self.backend.perf.take() else { return };
-        // After `until` was taken: a stack in new code comes later than the report of it.
+        // Taken after `until` was read: a stack in new code is later than its report.
         perf.take_reports();
         let (reported, lost) = (perf.reports_code(), perf.lost_reports());
         let mut parts = if reported && !lost { PARTS_MAX } else { 0 };
@@ -80,7 +81,8 @@ impl Core {
                     frames,
                 );
             } else if !frames.is_empty() {
-                // Its memory is gone (exit, exec), or it works in the kernel alone (io_uring).
+                // The user memory is no longer there (exit, exec), or the thread runs only in the
+                // kernel (io_uring).
                 frames.push(RawFrame::marker(Marker::NotReadable));
                 self.sampled(
                     index,
@@ -94,7 +96,7 @@ impl Core {
         });
     }
 
-    /// `room`: bytes of stack that were asked for. `frames`: those further in, of the kernel.
+    /// Walks one sample. `room`: stack bytes that were asked for; `frames`: the kernel's frames.
     fn walk(
         &mut self,
         index: usize,
@@ -111,7 +113,7 @@ impl Core {
         self.sampled(index, tid, at, name, frames, &walk);
     }
 
-    /// An on-CPU sample becomes a look; by this name, or else its thread's.
+    /// Records an on-CPU sample as an observation. `name` overrides the name of the thread.
     fn sampled(
         &mut self,
         index: usize,
@@ -125,10 +127,10 @@ impl Core {
         if self.once {
             process.sampled.insert(tid);
         }
-        // A thread that was born and has ended since the last round: only the process's clock has
-        // its time, and this its stack.
+        // The thread started and exited since the last scan. Only the clock of its process has its
+        // time, and only this sample a stack.
         let unknown = || (ThreadKey::unknown(process.target.pid()), RawName::default());
-        let (thread, of_thread) = process.scan.sampled(tid, at).unwrap_or_else(unknown);
+        let (thread, of_thread) = process.scan.identify_sampled(tid, at).unwrap_or_else(unknown);
         let name = name.unwrap_or(of_thread);
         count_walk(walk, &mut self.losses);
         let (seen, counters, recovered) = (Seen::OnCpu, None, walk.recovered);
@@ -143,9 +145,9 @@ impl Core {
         }));
     }
 
-    /// Asks for samples of the threads that ran, or wanted to, for at least half of the last tick
-    /// and are runnable now. Wanting a core counts: where threads share too few cores none of them
-    /// runs half of the time, and a thread in a run queue blocks no more often than one on a core.
+    /// Asks ptrace for samples of runnable threads that ran, or waited for a core, for half of the
+    /// last tick. Waiting for a core counts, because with too few cores no thread runs half of the
+    /// time. A thread in a run queue blocks no more often than one on a core.
     pub(super) fn request_stops(&mut self) {
         let half = self.schedule.interval() / 2;
         for process in &mut self.processes {
@@ -160,7 +162,7 @@ impl Core {
         }
     }
 
-    /// Walks the threads that were caught since the last time.
+    /// Walks the threads that ptrace caught since the last call.
     pub(super) fn take_caught(&mut self) {
         for index in 0..self.processes.len() {
             let mut first = true;

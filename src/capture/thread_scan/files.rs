@@ -1,47 +1,49 @@
-//! The files of /proc as source: one read of its counters for each thread that is looked at, more
-//! for those that moved. Who has waited for a while is looked at in rotation, see
-//! [`crate::capture::parked`].
+//! The files of /proc as source of a scan. It reads the counters of each visited thread, and
+//! further files only of threads that ran. Threads that have waited for a while are visited in
+//! rotation, see [`crate::capture::thread_scan::parked_rotation`].
 
-use crate::capture::thread_scan::{Found, Last, Round, ThreadScan, not_readable, seen_as};
+use crate::capture::thread_scan::{
+    LastSeen, ScanContext, ThreadScan, ThreadState, not_readable, seen_of_state,
+};
 use crate::clock::monotonic;
 use crate::model::vocabulary::frame::{Ns, Observation};
 use crate::process::threads::{CounterSource, Doing, ReadError, Tasks, ThreadFiles};
 use crate::unwinder::Walk;
 
-/// How far a round has come.
+/// Progress of a paused scan.
 #[derive(Clone, Copy)]
-pub(super) struct UnderWay {
-    /// When it began.
+pub(super) struct ScanPosition {
+    /// Start of the scan.
     from: Ns,
-    /// In `known`: those before it have been looked at, or are parked.
+    /// Index into `known`: all entries before it are observed, or parked.
     active: usize,
-    /// In `turns`.
+    /// Index into `turns`.
     turn: usize,
 }
 
-/// Of more threads than these, one that waits at its first observation is parked at once.
-const MANY: usize = 1_000;
-/// How many looks are made before the clock is asked whether to pause.
-const LOOKS_AT_ONCE: usize = 64;
+/// Thread count above which a thread that is blocked at its first observation is parked at once.
+const MANY_THREADS: usize = 1_000;
+/// Observations between two checks of the pause time.
+const OBSERVATIONS_PER_PAUSE_CHECK: usize = 64;
 
 impl ThreadScan {
-    /// Looks at every thread that is not parked, and at the parked ones whose turn it is. Events
-    /// come in order of time. False when it paused: call it again to go on.
-    pub fn round(&mut self, round: &mut Round<'_>) -> bool {
-        let mut at = match self.under_way.take() {
+    /// Observes every thread that is not parked, and the parked threads of this turn. Events are in
+    /// order of time. Returns false if the scan paused: call it again to continue.
+    pub fn scan_files(&mut self, context: &mut ScanContext<'_>) -> bool {
+        let mut at = match self.paused_at.take() {
             Some(at) => at,
             None => {
-                // Here no backend reports threads unasked.
+                // This list concerns only the task iterator, which skips threads it has reported.
                 self.again.tids.clear();
-                self.update_list(true, round);
-                self.take_in(round.first_most);
+                self.update_list(true, context);
+                self.admit_newcomers(context.max_first_observations);
                 let most = match std::mem::take(&mut self.all) {
                     true => usize::MAX,
-                    false if self.standstill.holds() => 0,
-                    false => round.turns,
+                    false if self.clock_proof.holds() => 0,
+                    false => context.turns,
                 };
                 self.parked.take_turns(most, &mut self.turns);
-                UnderWay { from: monotonic(), active: 0, turn: 0 }
+                ScanPosition { from: monotonic(), active: 0, turn: 0 }
             }
         };
         let mut scan = 0;
@@ -55,45 +57,44 @@ impl ThreadScan {
             } else if let Some(tid) = self.turns.get(at.turn) {
                 at.turn += 1;
                 match self.index.get(tid) {
-                    // A sample may have come in a pause: it is not parked any more, and is looked
-                    // at in the next round.
+                    // A sample during a pause unparks its thread: the next scan observes it.
                     Some(index) if self.is_parked[*index] => *index,
                     _ => continue,
                 }
             } else {
                 break;
             };
-            let events = round.events.len();
-            if !self.observe_in_turn(index, at.from, round) {
-                // The last one took its place.
+            let events = context.events.len();
+            if !self.observe_thread(index, at.from, context) {
+                // The last entry of `known` moved to this index.
                 self.remove(index);
                 self.list_again = true;
             } else if index == at.active {
                 at.active += 1;
             }
             scan += 1;
-            let may_have_taken_long = round.events.len() > events || scan % LOOKS_AT_ONCE == 0;
-            if may_have_taken_long && monotonic() >= round.pause_at {
-                self.under_way = Some(at);
+            let may_have_taken_long =
+                context.events.len() > events || scan % OBSERVATIONS_PER_PAUSE_CHECK == 0;
+            if may_have_taken_long && monotonic() >= context.pause_at {
+                self.paused_at = Some(at);
                 return false;
             }
         }
-        if self.asks_the_clock() {
-            self.answered(self.tasks.clock(), self.turns.len(), round.turns);
+        if self.needs_process_clock() {
+            self.take_process_clock(self.tasks.clock(), self.turns.len(), context.turns);
         }
         self.attaching &= !self.newcomers.is_empty();
         true
     }
 
-    /// The next of those that were listed are read in this round: a first observation takes nine
-    /// system calls and a walk, so a round that made them of thousands of threads would last for
-    /// many intervals.
-    fn take_in(&mut self, most: usize) {
+    /// Adds at most `most` listed threads to this scan. A first observation takes nine system calls
+    /// and a walk. So a scan that made thousands of them would last many intervals.
+    fn admit_newcomers(&mut self, most: usize) {
         let mut taken = 0;
         while taken < most
             && let Some(tid) = self.newcomers.pop()
         {
-            // A sample may have brought it.
+            // A sample may have added it already.
             if !self.index.contains_key(&tid) {
                 self.add(tid);
                 taken += 1;
@@ -101,73 +102,73 @@ impl ThreadScan {
         }
     }
 
-    /// False when the thread is gone. `from`: when the round began.
-    fn observe_in_turn(&mut self, index: usize, from: Ns, round: &mut Round<'_>) -> bool {
+    /// Observes one thread. Returns false if it has exited. `from`: start of the scan.
+    fn observe_thread(&mut self, index: usize, from: Ns, context: &mut ScanContext<'_>) -> bool {
         let known = &mut self.known[index];
-        if matches!(known.last, Last::Ended) {
+        if matches!(known.last, LastSeen::Ended) {
             return true;
         }
         let counters = match self.tasks.counters(&mut known.files) {
             Ok(counters) => counters,
             Err(ReadError::Exited) => {
-                self.end(index, round);
+                self.end(index, context);
                 return false;
             }
-            // Not seen this time; what it did meanwhile comes out with the next counters.
+            // Unreadable at this scan; its run time since then appears in the next counters.
             Err(_) => {
-                self.not_seen(index);
+                self.discard_state(index);
                 return true;
             }
         };
-        if self.unmoved(index, counters, from, monotonic, round) {
+        if self.report_unmoved(index, counters, from, monotonic, context) {
             return true;
         }
-        match self.find(index, round.stacks.is_some()) {
+        match self.read_state(index, context.stacks.is_some()) {
             Ok(found) => {
                 let (state, first) = (found.state, self.known[index].counters.is_none());
-                self.found(
+                self.report_state(
                     index,
                     &found,
                     counters,
-                    round,
-                    &mut |tasks, files, round, observation| {
-                        read_stack(tasks, files, state, round, observation)
+                    context,
+                    &mut |tasks, files, context, observation| {
+                        read_stack(tasks, files, state, context, observation)
                     },
                 );
-                // Of thousands most have waited for long: to see them wait in every round would
-                // take longer than one has.
+                // Of thousands of threads most have waited for long. Observing each at every tick
+                // until it is parked would take longer than an interval.
                 if first
-                    && self.known.len() > MANY
-                    && matches!(self.known[index].last, Last::Blocked)
+                    && self.known.len() > MANY_THREADS
+                    && matches!(self.known[index].last, LastSeen::Blocked)
                 {
                     self.park(index);
                 }
                 true
             }
             Err(ReadError::Exited) => {
-                self.end(index, round);
+                self.end(index, context);
                 false
             }
             Err(_) => {
-                self.not_seen(index);
+                self.discard_state(index);
                 true
             }
         }
     }
 
-    /// What a thread is called and does now. One that was seen running most likely runs still: then
-    /// two short reads do. The start time is only needed where no descriptor tells one thread from
-    /// the next of the same id.
-    fn find(&mut self, index: usize, may_ask: bool) -> Result<Found, ReadError> {
+    /// Reads name and state of a thread. One that was last seen running most likely still runs: two
+    /// short reads suffice to confirm that. The start time matters only without an open descriptor,
+    /// which tells threads of the same id apart.
+    fn read_state(&mut self, index: usize, may_ask: bool) -> Result<ThreadState, ReadError> {
         let known = &mut self.known[index];
-        let likely = matches!(known.last, Last::Running) && may_ask;
+        let likely = matches!(known.last, LastSeen::Running) && may_ask;
         if likely
             && self.tasks.source() == CounterSource::Schedstat
             && !self.tasks.short_of_descriptors()
             && self.tasks.doing(&mut known.files) == Ok(Doing::Running)
         {
             let name = self.tasks.name(&mut known.files)?;
-            return Ok(Found {
+            return Ok(ThreadState {
                 at: monotonic(),
                 name,
                 state: b'R',
@@ -176,7 +177,7 @@ impl ThreadScan {
             });
         }
         let stat = self.tasks.stat(&mut known.files)?;
-        Ok(Found {
+        Ok(ThreadState {
             at: monotonic(),
             name: stat.name,
             state: stat.state,
@@ -186,28 +187,28 @@ impl ThreadScan {
     }
 }
 
-/// The kernel names the thread that traces, not its process.
+/// Returns whether the tracer is ours: the kernel names the tracing thread, not its process.
 fn is_ours(tid: u32) -> bool {
     std::path::Path::new(&format!("/proc/self/task/{tid}")).exists()
 }
 
-/// Reads the stack of a thread that is off the core; `None` if it does not stay there meanwhile.
+/// Reads the stack of a thread that is off the core. Returns `None` if it ran meanwhile.
 fn read_stack(
     tasks: &Tasks,
     files: &mut ThreadFiles,
     state: u8,
-    round: &mut Round<'_>,
+    context: &mut ScanContext<'_>,
     observation: &mut Observation,
 ) -> Option<Walk> {
-    // Held by our helper for a moment, or let go since: it runs. Anybody else's stop is the
-    // target's state.
+    // Stopped by our ptrace helper, or already resumed by it: the thread runs. A stop by another
+    // tracer is the target's state.
     if state == b't'
-        && round.stops_threads
+        && context.stops_threads
         && tasks.tracer(files).is_ok_and(|tracer| tracer == 0 || is_ours(tracer))
     {
         return None;
     }
-    let Some(stacks) = &mut round.stacks else {
+    let Some(stacks) = &mut context.stacks else {
         not_readable(state, observation);
         return None;
     };
@@ -215,15 +216,15 @@ fn read_stack(
         Ok(Doing::Blocked { call, sp, pc }) => (call, sp, pc),
         Ok(Doing::Running) => return None,
         Err(ReadError::NotPermitted) => {
-            round.denied = true;
+            context.denied = true;
             not_readable(state, observation);
             return None;
         }
-        // Ended, or no descriptor: the next round will tell.
+        // The thread exited, or no descriptor was free: the next scan finds out.
         Err(_) => return None,
     };
     if sp == 0 && pc == 0 {
-        // It is ending and has given its registers up.
+        // The thread is exiting and has released its registers.
         return None;
     }
     stacks.set_instant(observation.thread.pid, observation.at);
@@ -237,14 +238,14 @@ fn read_stack(
             .is_some_and(|first| first.run_ns == again.run_ns && first.runs == again.runs)
     });
     if !(same_place && same_counters) {
-        round.losses.torn += 1;
+        context.losses.torn += 1;
         observation.stack.clear();
         return None;
     }
     if let Some((at, frame)) = waits_for {
         observation.stack.insert(at, frame);
     }
-    observation.seen = seen_as(state, Some(call));
+    observation.seen = seen_of_state(state, Some(call));
     observation.recovered = walk.recovered;
     observation.name = name.unwrap_or(observation.name);
     Some(walk)

@@ -1,19 +1,21 @@
-//! The list of a process's threads: which come, which have exited.
+//! Maintains the list of threads of a process: new ones and exited ones.
 
 use super::*;
 
 impl ThreadScan {
-    /// Finds out who has come and who has gone. `add`: who is new is asked for its start time.
-    pub(super) fn update_list(&mut self, add: bool, round: &mut Round<'_>) {
+    /// Lists the threads again if their number may have changed. `add`: new threads are read from
+    /// /proc; else the next pass of the iterator finds them.
+    pub(super) fn update_list(&mut self, add: bool, context: &mut ScanContext<'_>) {
         let links = self.tasks.links();
         if links == self.links && !self.list_again {
             return;
         }
         let mut tids = std::mem::take(&mut self.tids);
         if self.tasks.list(&mut tids).is_ok() {
-            // Taken before the listing: a thread born during it changes the count again.
+            // The link count was read before the listing: a thread created during it changes the
+            // count again.
             (self.links, self.list_again) = (links, false);
-            tids.truncate(MOST_THREADS);
+            tids.truncate(MAX_THREADS);
             self.newcomers.clear();
             for tid in tids.iter().rev() {
                 if self.index.contains_key(tid) {
@@ -22,7 +24,7 @@ impl ThreadScan {
                 if add {
                     self.newcomers.push(*tid);
                 } else {
-                    // Born since the iterator came by.
+                    // Created after the iterator passed.
                     self.all = true;
                 }
             }
@@ -32,13 +34,13 @@ impl ThreadScan {
                 if tids.binary_search(&known.key.tid).is_ok() {
                     continue;
                 }
-                // A listing ends early where the thread that it has just come to dies
-                // (fs/proc/base.c, next_tid).
+                // A listing ends early if the thread at its position exits (fs/proc/base.c,
+                // next_tid).
                 if self.tasks.counters(&mut known.files) != Err(ReadError::Exited) {
                     self.list_again = true;
                     continue;
                 }
-                self.end(index, round);
+                self.end(index, context);
                 self.remove(index);
             }
         }
@@ -62,22 +64,22 @@ impl ThreadScan {
         name: RawName,
         files: ThreadFiles,
     ) -> Option<()> {
-        if self.known.len() >= MOST_THREADS {
+        if self.known.len() >= MAX_THREADS {
             self.tasks.forget(files);
             return None;
         }
         let key = ThreadKey { pid: self.pid, tid, start };
         let at_start = self.attaching;
         self.index.insert(tid, self.known.len());
-        self.known.push(Known {
+        self.known.push(KnownThread {
             key,
             id: 0,
             name,
             files,
             counters: None,
-            last: Last::Nothing,
+            last: LastSeen::Nothing,
             seen_at: 0,
-            doubted: 0,
+            incomplete_walks: 0,
             at_start,
         });
         self.is_parked.push(false);
@@ -85,7 +87,7 @@ impl ThreadScan {
     }
 
     pub(super) fn remove(&mut self, index: usize) {
-        self.count(index, None);
+        self.replace_counters(index, None);
         let known = self.known.swap_remove(index);
         self.is_parked.swap_remove(index);
         self.index.remove(&known.key.tid);
@@ -96,12 +98,16 @@ impl ThreadScan {
         self.tasks.forget(known.files);
     }
 
-    pub(super) fn end(&mut self, index: usize, round: &mut Round<'_>) {
+    pub(super) fn end(&mut self, index: usize, context: &mut ScanContext<'_>) {
         let known = &mut self.known[index];
-        if !matches!(known.last, Last::Ended) {
-            known.last = Last::Ended;
+        if !matches!(known.last, LastSeen::Ended) {
+            known.last = LastSeen::Ended;
             let counters = known.counters;
-            round.events.push(Event::ThreadEnded { at: monotonic(), thread: known.key, counters });
+            context.events.push(Event::ThreadEnded {
+                at: monotonic(),
+                thread: known.key,
+                counters,
+            });
         }
     }
 }

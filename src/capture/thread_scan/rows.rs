@@ -1,65 +1,67 @@
-//! The rows of the task iterator as source: of the threads that a round visits those that ran, or
-//! that have to be told again, come with all there is to know. No file is read of a thread that
-//! stands still.
+//! The rows of the task iterator as source of a scan. A row holds all facts about a thread that
+//! ran, or that has to be reported again. No file of a thread that did not run is read.
 //!
-//! A round visits either all threads, or those that are not parked and some that are. Only where
-//! all are visited is a new thread found: that is done once a second, and whenever the
-//! threads have become more or fewer.
+//! A scan visits either all threads, or those that are not parked and some that are. Only a visit
+//! of all threads finds new ones. It is made once a second, and when the number of threads changes.
 
-use crate::capture::bpf::load::LISTED_MOST;
+use crate::capture::bpf::load::MAX_LISTED;
 use crate::capture::bpf::rows::{Blocked, Copied, Row, What};
-use crate::capture::bpf::{Single, Singly, Visit};
-use crate::capture::thread_scan::{Found, Last, Round, ThreadScan, not_readable, seen_as};
+use crate::capture::bpf::{Single, Visit, VisitMethod};
+use crate::capture::thread_scan::{
+    LastSeen, ScanContext, ThreadScan, ThreadState, not_readable, seen_of_state,
+};
 use crate::clock::monotonic;
 use crate::model::vocabulary::frame::{Marker, Ns, Observation, Seen};
 use crate::process::threads::{Tasks, ThreadFiles};
 use crate::unwinder::{StackBytes, Walk};
 
-/// Maximum threads that are visited by an iterator each.
-const EACH_MOST: usize = 128;
-/// The number of threads in a pass over all that costs as much.
-const EACH_COSTS: usize = 8;
+/// Maximum threads visited by an iterator each.
+const MAX_SINGLE_ITERATORS: usize = 128;
+/// Threads visited in a pass over all for the cost of one iterator over a single thread.
+const SINGLE_ITERATOR_COST: usize = 8;
 
 impl ThreadScan {
-    /// The threads that the next pass has to visit, and to report whatever it reported before.
-    /// `turns`: the number of visits of parked threads a round are affordable.
-    pub fn next_visit(&mut self, turns: usize, singly: Singly) -> Visit {
+    /// Returns the threads that the next pass visits, and those it must report even if they did not
+    /// run. `turns`: affordable visits of parked threads per scan.
+    pub fn next_visit(&mut self, turns: usize, method: VisitMethod) -> Visit {
         self.visits_saved = self.visits_saved.saturating_add(turns).min(self.parked.len());
-        // Before the pass: who is born during it changes the count again.
+        // Read before the pass: a thread created during it changes the count again.
         self.list_again |= self.links != self.tasks.links();
         let all = std::mem::take(&mut self.all) || self.again.all || self.list_again;
         let saved = self.visits_saved;
-        let only = if all { None } else { self.singly(turns, singly) };
+        let only = if all { None } else { self.select_threads(turns, method) };
         if only.is_none() {
             self.visits_saved = 0;
         }
-        self.turned = if only.is_none() { usize::MAX } else { saved - self.visits_saved };
+        self.visited_parked = if only.is_none() { usize::MAX } else { saved - self.visits_saved };
         Visit { only, again: std::mem::take(&mut self.again) }
     }
 
-    /// Those that are not parked, and those whose turn it is; `None` if all had better be visited.
-    fn singly(&mut self, turns: usize, singly: Singly) -> Option<Vec<Single>> {
+    /// Returns the unparked threads and the parked ones of this turn, or `None` if a pass over all
+    /// is better.
+    fn select_threads(&mut self, turns: usize, method: VisitMethod) -> Option<Vec<Single>> {
         let active = self.known.len() - self.parked.len();
-        let full_scan_due = self.visits_saved >= self.parked.len() && !self.standstill.holds();
-        let due = match singly {
-            Singly::Listed if self.standstill.holds() => 0,
-            // Beside others they cost little, but one list for many is cheaper than many for few.
-            Singly::Listed
+        let full_scan_due = self.visits_saved >= self.parked.len() && !self.clock_proof.holds();
+        let due = match method {
+            VisitMethod::Listed if self.clock_proof.holds() => 0,
+            // Parked threads cost little beside others in a list. Alone, one long list is cheaper
+            // than several short ones.
+            VisitMethod::Listed
                 if active > 0
                     || full_scan_due
-                    || self.visits_saved.saturating_add(turns) > LISTED_MOST =>
+                    || self.visits_saved.saturating_add(turns) > MAX_LISTED =>
             {
                 self.visits_saved
             }
-            Singly::Listed => 0,
-            Singly::Each
+            VisitMethod::Listed => 0,
+            VisitMethod::Each
                 if full_scan_due
-                    || active > EACH_MOST
-                    || active * EACH_COSTS > self.known.len() =>
+                    || active > MAX_SINGLE_ITERATORS
+                    || active * SINGLE_ITERATOR_COST > self.known.len() =>
             {
                 return None;
             }
-            Singly::Each => 0,
+            VisitMethod::Each => 0,
         };
         let mut threads = Vec::with_capacity(active + due);
         if due > 0 {
@@ -68,50 +70,56 @@ impl ThreadScan {
             let of = |tid| Some(Single { tid, id: self.known[*self.index.get(&tid)?].id });
             threads.extend(self.turns.iter().filter_map(|tid| of(*tid)));
         }
-        // Those that run come last: the clock is to be read as soon as their counters have been.
+        // Running threads come last: the process clock is to be read right after their counters.
         for runs in [false, true] {
             for (known, _) in
                 self.known.iter().zip(&self.is_parked).filter(|(_, is_parked)| !**is_parked)
             {
-                if matches!(known.last, Last::Running) == runs && !matches!(known.last, Last::Ended)
+                if matches!(known.last, LastSeen::Running) == runs
+                    && !matches!(known.last, LastSeen::Ended)
                 {
                     threads.push(Single { tid: known.key.tid, id: known.id });
                 }
             }
         }
-        // Met by a sample, and not by the iterator yet.
+        // Found by a sample, and not visited by the iterator yet.
         self.again
             .tids
             .extend(threads.iter().filter(|thread| thread.id == 0).map(|thread| thread.tid));
         threads.iter().all(|thread| thread.id != 0).then_some(threads)
     }
 
-    /// The pass has come to its end: which threads have exited, and which have waited for long?
-    /// `missed`: a thread was not met; `clock`: the process's, if it was asked.
-    pub fn end_of_rows(&mut self, missed: bool, clock: Option<Option<Ns>>, round: &mut Round<'_>) {
+    /// Ends a pass: removes exited threads, and parks those that have waited long enough. `missed`:
+    /// a thread was not found; `clock`: the process clock, if it was read.
+    pub fn end_pass(
+        &mut self,
+        missed: bool,
+        clock: Option<Option<Ns>>,
+        context: &mut ScanContext<'_>,
+    ) {
         self.list_again |= missed;
         if let Some(clock) = clock {
-            self.answered(clock, self.turned, round.turns);
+            self.take_process_clock(clock, self.visited_parked, context.turns);
         }
         let at = monotonic();
         for index in 0..self.known.len() {
-            // Whoever is not parked was visited. Who moved was seen.
+            // Every unparked thread was visited, so one that ran is no longer blocked here.
             let known = &self.known[index];
             if !self.is_parked[index]
-                && matches!(known.last, Last::Blocked)
+                && matches!(known.last, LastSeen::Blocked)
                 && at >= known.seen_at + self.parked.after(known.key.tid)
             {
                 self.park(index);
             }
         }
         if self.list_again {
-            self.update_list(false, round);
+            self.update_list(false, context);
         }
         self.attaching = false;
     }
 
-    /// A row of the pass that is this round, with its stack.
-    pub fn row(&mut self, row: &Row, copied: Copied<'_>, round: &mut Round<'_>) {
+    /// Takes one row of the pass, with its stack.
+    pub fn take_row(&mut self, row: &Row, copied: Copied<'_>, context: &mut ScanContext<'_>) {
         if row.tid == 0 {
             return;
         }
@@ -129,26 +137,33 @@ impl ThreadScan {
         let known = &mut self.known[index];
         known.id = row.id;
         let same = known.key.start == row.start;
-        let ended = matches!(known.last, Last::Ended);
-        if same && (ended || self.unmoved(index, row.counters, 0, || row.at, round)) {
+        let ended = matches!(known.last, LastSeen::Ended);
+        if same && (ended || self.report_unmoved(index, row.counters, 0, || row.at, context)) {
             return;
         }
         let ready = matches!(row.what, What::Ready(_));
-        let found = Found { at: row.at, name: row.name, state: row.state, ready, start: row.start };
-        self.found(index, &found, row.counters, round, &mut |tasks, files, round, observation| {
-            read_stack(tasks, files, row, copied, round, observation)
-        });
-        // The iterator has done with it, we have not.
+        let found =
+            ThreadState { at: row.at, name: row.name, state: row.state, ready, start: row.start };
+        self.report_state(
+            index,
+            &found,
+            row.counters,
+            context,
+            &mut |tasks, files, context, observation| {
+                read_stack(tasks, files, row, copied, context, observation)
+            },
+        );
+        // The iterator considers the thread reported, but no stack was taken here.
         if matches!(
             (&row.what, &self.known[index].last),
-            (What::Blocked(_) | What::Held, Last::Nothing | Last::Running)
+            (What::Blocked(_) | What::Unchanged, LastSeen::Nothing | LastSeen::Running)
         ) {
             self.again.tids.push(row.tid);
         }
     }
 }
 
-/// Whether the thread has not run since the row was made.
+/// Returns whether the thread has not run since the row was made.
 fn stayed(tasks: &Tasks, files: &mut ThreadFiles, row: &Row) -> bool {
     tasks
         .counters(files)
@@ -161,24 +176,25 @@ fn read_stack(
     files: &mut ThreadFiles,
     row: &Row,
     copied: Copied<'_>,
-    round: &mut Round<'_>,
+    context: &mut ScanContext<'_>,
     observation: &mut Observation,
 ) -> Option<Walk> {
     let blocked = match &row.what {
         What::Blocked(blocked) | What::Ready(blocked) => blocked,
         What::Torn => {
-            round.losses.torn += 1;
+            context.losses.torn += 1;
             return None;
         }
         What::Late => {
-            round.losses.late += 1;
+            context.losses.late += 1;
             return None;
         }
-        // Held, and we do not know what it was told with: it is asked for again.
-        What::Nothing | What::NoRegisters | What::Held => return None,
+        // Stopped or uninterruptible as before, but its last stack is not known here: request it
+        // again.
+        What::Nothing | What::NoRegisters | What::Unchanged => return None,
     };
     let ready = matches!(row.what, What::Ready(_));
-    let Some(stacks) = &mut round.stacks else {
+    let Some(stacks) = &mut context.stacks else {
         if !ready {
             not_readable(row.state, observation);
         }
@@ -191,8 +207,8 @@ fn read_stack(
     let of_user = observation.stack.len();
     let mut walk = stacks.unwinder.walk(registers, bytes, &mut observation.stack);
     let mut name = stacks.unwinder.thread_name(row.at);
-    // Deeper than what is copied, on another stack beside this one, or behind code that cannot be
-    // walk: the rest is read as it lies.
+    // The stack is deeper than the copy, continues on another stack, or passes code that cannot be
+    // walked. The rest is read from the target.
     let resumes = matches!(walk.end, Some(Marker::NoUnwindInfo | Marker::BadUnwind))
         && stacks.unwinder.can_resume();
     if walk.end == Some(Marker::Truncated) || resumes {
@@ -202,7 +218,7 @@ fn read_stack(
         if stayed(tasks, files, row) {
             (walk, observation.stack, name) = (again, whole, stacks.unwinder.thread_name(row.at));
         } else if copied.stack.is_empty() {
-            round.losses.torn += 1;
+            context.losses.torn += 1;
             observation.stack.clear();
             return None;
         }
@@ -214,7 +230,7 @@ fn read_stack(
         observation.stack.insert(of_user + at, frame);
     }
     let Blocked { call, .. } = blocked;
-    observation.seen = if ready { Seen::Ready } else { seen_as(row.state, Some(*call)) };
+    observation.seen = if ready { Seen::Ready } else { seen_of_state(row.state, Some(*call)) };
     observation.recovered = walk.recovered;
     observation.name = name.unwrap_or(observation.name);
     Some(walk)

@@ -1,20 +1,20 @@
-//! Stacks of blocked threads are walked by the code that was mapped when they were observed.
+//! Walks stacks of blocked threads by the code that was mapped at the time of observation.
 
-use crate::capture::blocked::StackReader;
 use crate::capture::perf::Perf;
+use crate::capture::stack_reader::StackReader;
 use crate::model::vocabulary::frame::Ns;
 use crate::unwinder::Unwinder;
 
-/// Who reads and walks the stacks of one process.
+/// Reader and unwinder for the stacks of one process.
 pub struct Stacks<'a> {
     pub reader: &'a mut StackReader,
     pub unwinder: &'a mut dyn Unwinder,
-    /// Who reports what the process maps.
+    /// Source of reports of code that the process maps.
     pub reports: Option<&'a mut Perf>,
 }
 
 impl Stacks<'_> {
-    /// What is walked next has stood where it is since `at` at least.
+    /// Sets the time since which the thread that is walked next has not run.
     pub(super) fn set_instant(&mut self, pid: u32, at: Ns) {
         match self.reports.as_deref_mut().filter(|perf| perf.reports_code()) {
             Some(perf) => {
@@ -23,7 +23,8 @@ impl Stacks<'_> {
                     self.unwinder.report(&new);
                 }
             }
-            // What has changed since the last time has changed since `at`, as far as is known.
+            // Without reports, a mapping that changed since the last check may have changed before
+            // `at`.
             None => self.unwinder.revalidate(false, false),
         }
         self.unwinder.set_instant(at);

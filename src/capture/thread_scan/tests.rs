@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::*;
-use crate::capture::blocked::StackReader;
+use crate::capture::stack_reader::StackReader;
 use crate::process::memory::Memory;
 use crate::unwinder::{Registers, StackBytes, Unwinder};
 
@@ -84,29 +84,29 @@ impl World {
     /// One that has been observed blocked.
     fn blocked() -> World {
         let mut world = World::new();
-        let events = world.round();
+        let events = world.scan();
         assert!(matches!(seen(&events)[..], [(Seen::Blocked(_), 1)]), "{events:?}");
         world
     }
 
-    fn round(&mut self) -> Vec<Event> {
-        self.round_with(whole(), |_| ())
+    fn scan(&mut self) -> Vec<Event> {
+        self.scan_with(whole(), |_| ())
     }
 
     /// Scans once. `during` may change the thread's files while its stack is walked.
-    fn round_with(&mut self, end: RawFrame, mut during: impl FnMut(&Thread)) -> Vec<Event> {
+    fn scan_with(&mut self, end: RawFrame, mut during: impl FnMut(&Thread)) -> Vec<Event> {
         let World { thread, scan, losses, .. } = self;
         let mut reader = StackReader::new(Memory::new(std::process::id()));
         let mut unwinder = Fake { end, during: &mut || during(thread) };
         let (mut events, mut moved) = (Vec::new(), Vec::new());
-        let done = scan.round(&mut Round {
+        let done = scan.scan_files(&mut ScanContext {
             stacks: Some(Stacks { reader: &mut reader, unwinder: &mut unwinder, reports: None }),
             events: &mut events,
             moved: &mut moved,
             losses,
             stops_threads: false,
             turns: usize::MAX,
-            first_most: usize::MAX,
+            max_first_observations: usize::MAX,
             pause_at: Ns::MAX,
             denied: false,
         });
@@ -132,10 +132,10 @@ fn ended(events: &[Event]) -> usize {
 fn a_blocked_thread_with_the_same_counters_is_silent_and_only_its_counters_are_read() {
     let mut world = World::blocked();
     let before = world.scan.reads();
-    assert_eq!(world.round(), []);
+    assert_eq!(world.scan(), []);
     // To wait for a core is no move: its registers are those it waits with.
     world.thread.counters("100 9 3");
-    assert_eq!(world.round(), []);
+    assert_eq!(world.scan(), []);
     let after = world.scan.reads();
     assert_eq!(after.counters, before.counters + 2);
     assert_eq!((after.stats, after.syscalls), (before.stats, before.syscalls));
@@ -147,8 +147,8 @@ fn run_time_and_run_count_each_prove_that_it_moved() {
     for counters in ["101 5 3", "100 5 4"] {
         let mut world = World::blocked();
         world.thread.counters(counters);
-        assert!(matches!(seen(&world.round())[..], [(Seen::Blocked(_), 1)]), "{counters}");
-        assert_eq!(world.round(), [], "{counters}");
+        assert!(matches!(seen(&world.scan())[..], [(Seen::Blocked(_), 1)]), "{counters}");
+        assert_eq!(world.scan(), [], "{counters}");
         assert_eq!(world.losses.samples, 2);
     }
 }
@@ -158,12 +158,12 @@ fn unchanged_counters_of_a_running_thread_prove_nothing() {
     let mut world = World::new();
     world.thread.stat('R', 50).doing("running");
     for _ in 0..3 {
-        assert_eq!(seen(&world.round()), [(Seen::Running, 0)]);
+        assert_eq!(seen(&world.scan()), [(Seen::Running, 0)]);
     }
     // It blocked, and its counters lag.
     world.thread.stat('S', 50).doing(FUTEX);
-    assert!(matches!(seen(&world.round())[..], [(Seen::Blocked(_), 1)]));
-    assert_eq!(world.round(), []);
+    assert!(matches!(seen(&world.scan())[..], [(Seen::Blocked(_), 1)]));
+    assert_eq!(world.scan(), []);
 }
 
 #[test]
@@ -179,11 +179,11 @@ fn a_stack_is_dropped_if_the_thread_moves_while_it_is_read() {
     ];
     for (number, moves) in moves.into_iter().enumerate() {
         let mut world = World::new();
-        assert_eq!(seen(&world.round_with(whole(), moves)), [(Seen::Running, 0)], "{number}");
+        assert_eq!(seen(&world.scan_with(whole(), moves)), [(Seen::Running, 0)], "{number}");
         assert_eq!((world.losses.torn, world.losses.samples), (1, 0), "{number}");
         // Nothing was proven, so it is read again though its counters stay.
         world.thread.doing(FUTEX);
-        assert!(matches!(seen(&world.round())[..], [(Seen::Blocked(_), 1)]), "{number}");
+        assert!(matches!(seen(&world.scan())[..], [(Seen::Blocked(_), 1)]), "{number}");
     }
 }
 
@@ -193,7 +193,7 @@ fn a_thread_that_left_its_call_before_it_is_read_has_no_stack() {
     for doing in ["running", "-1 0x0 0x0"] {
         let mut world = World::new();
         world.thread.doing(doing);
-        assert_eq!(seen(&world.round()), [(Seen::Running, 0)], "{doing}");
+        assert_eq!(seen(&world.scan()), [(Seen::Running, 0)], "{doing}");
         assert_eq!(world.losses, Losses::default());
     }
 }
@@ -203,38 +203,38 @@ fn a_held_thread_is_reported_as_it_was_until_it_moves() {
     for state in ['D', 'T'] {
         let mut world = World::new();
         world.thread.stat(state, 50);
-        let first = seen(&world.round());
+        let first = seen(&world.scan());
         assert!(matches!(first[..], [(Seen::Disk(Some(_)) | Seen::Stopped, 1)]), "{first:?}");
         let before = world.scan.reads();
-        assert_eq!(seen(&world.round()), first);
+        assert_eq!(seen(&world.scan()), first);
         assert_eq!(world.scan.reads().syscalls, before.syscalls);
         world.thread.stat('S', 50).counters("101 5 4");
-        assert!(matches!(seen(&world.round())[..], [(Seen::Blocked(_), 1)]));
+        assert!(matches!(seen(&world.scan())[..], [(Seen::Blocked(_), 1)]));
     }
 }
 
 #[test]
 fn a_later_sample_proves_that_it_moved_and_an_earlier_one_does_not() {
     let mut world = World::blocked();
-    assert!(world.scan.sampled(TID, 0).is_some());
-    assert_eq!(world.round(), []);
-    assert!(world.scan.sampled(TID, Ns::MAX).is_some());
-    assert_eq!(seen(&world.round()).len(), 1);
-    assert_eq!(world.round(), []);
+    assert!(world.scan.identify_sampled(TID, 0).is_some());
+    assert_eq!(world.scan(), []);
+    assert!(world.scan.identify_sampled(TID, Ns::MAX).is_some());
+    assert_eq!(seen(&world.scan()).len(), 1);
+    assert_eq!(world.scan(), []);
 }
 
 #[test]
 fn an_observation_that_was_not_sent_or_not_read_is_made_again() {
     let mut world = World::blocked();
-    world.scan.unsent(TID);
-    assert_eq!(seen(&world.round()).len(), 1);
+    world.scan.mark_undelivered(TID);
+    assert_eq!(seen(&world.scan()).len(), 1);
     world.thread.counters("no number");
-    assert_eq!(world.round(), []);
+    assert_eq!(world.scan(), []);
     world.thread.counters("100 5 3");
-    assert_eq!(seen(&world.round()).len(), 1);
+    assert_eq!(seen(&world.scan()).len(), 1);
     world.scan.restart();
-    assert_eq!(seen(&world.round()).len(), 1);
-    assert_eq!(world.round(), []);
+    assert_eq!(seen(&world.scan()).len(), 1);
+    assert_eq!(world.scan(), []);
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn counters_that_go_back_or_another_start_are_another_thread() {
     for (counters, start) in [("99 5 3", 50), ("100 5 2", 50), ("101 5 4", 51)] {
         let mut world = World::blocked();
         world.thread.counters(counters).stat('S', start);
-        let events = world.round();
+        let events = world.scan();
         assert_eq!((ended(&events), seen(&events).len()), (1, 1), "{counters}: {events:?}");
     }
 }
@@ -253,16 +253,16 @@ fn a_thread_that_is_gone_ends_once() {
     // A read of such a thread's file gives nothing.
     world.thread.counters("");
     std::fs::remove_dir_all(&world.thread.0).expect("removed");
-    let events = world.round();
+    let events = world.scan();
     assert_eq!((ended(&events), events.len(), world.scan.len()), (1, 1, 0));
-    assert_eq!(world.round(), []);
+    assert_eq!(world.scan(), []);
 }
 
 #[test]
-fn a_stack_that_may_be_followed_further_later_is_tried_again_for_some_rounds() {
+fn a_stack_that_may_be_followed_further_later_is_tried_again_for_some_ticks() {
     let mut world = World::new();
     let cut = RawFrame::marker(Marker::BadUnwind);
-    let tries = (0..20).filter(|_| !world.round_with(cut, |_| ()).is_empty()).count();
-    assert_eq!(tries, usize::from(DOUBTED_MOST) + 1);
+    let tries = (0..20).filter(|_| !world.scan_with(cut, |_| ()).is_empty()).count();
+    assert_eq!(tries, usize::from(observation_rules::MAX_INCOMPLETE_WALKS) + 1);
     assert_eq!(world.losses.samples, 1, "it is one stack");
 }

@@ -237,6 +237,8 @@ impl Marker {
         let size = text.strip_prefix(DEEPER_THAN).and_then(|rest| rest.strip_suffix(COPIED));
         size.is_some_and(|size| size.bytes().all(|byte| byte.is_ascii_digit()))
             || Marker::ALL.iter().any(|marker| marker.text(None) == text)
+            // Saved by earlier builds.
+            || text == "[threads gone between looks]"
     }
 }
 

@@ -60,7 +60,7 @@ fn threads_that_stay_blocked_are_never_stopped() {
 
 /// Threads that end while they are seized must not stay behind as zombies.
 #[test]
-fn threads_that_end_while_they_are_stopped_are_let_go() {
+fn threads_that_exit_while_stopped_leave_no_zombie() {
     let program = build("cap_threads.c", "ptrace-churn", &["-O1"]);
     let target = Running::start(&program, &["churn"]);
     let (sampler, mut reader) = start(&target, CaptureChoice::Ptrace, 2);
@@ -104,7 +104,7 @@ fn a_killed_sampler_leaves_no_thread_stopped() {
         let mut helper = Command::new(std::env::current_exe().expect("this program"))
             .args([
                 "--exact",
-                "stopping::helper_that_stops_threads_until_it_is_killed",
+                "ptrace::helper_that_stops_threads_until_it_is_killed",
                 "--nocapture",
             ])
             .env(TARGET, target.pid().to_string())
@@ -126,19 +126,19 @@ fn a_killed_sampler_leaves_no_thread_stopped() {
             );
         }
         // The threads still run.
-        let mut told = || {
+        let mut reported = || {
             ask(&mut target, "\n");
             next_number(&mut target) + next_number(&mut target)
         };
-        let before = told();
-        wait_until("they run", || told() > before);
+        let before = reported();
+        wait_until("they run", || reported() > before);
     }
 }
 
 /// As under `-- COMMAND`: the target is our child, and its exit status belongs to the code that
 /// waits for it.
 #[test]
-fn the_exit_status_of_a_child_stays_with_its_parent() {
+fn the_exit_status_of_a_child_is_left_to_its_parent() {
     let program = build("cap_eintr.c", "status", &["-O1"]);
     let mut target = Running::start(&program, &["stay"]);
     let mut plan = plan(CaptureChoice::Ptrace, 1);

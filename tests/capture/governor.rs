@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use sampletop::capture::event_ring::Reader;
 use sampletop::capture::governor::Overhead;
-use sampletop::capture::ring::Reader;
 use sampletop::capture::{Control, Plan};
 use sampletop::config::CaptureChoice;
 use sampletop::model::vocabulary::frame::{Event, Ns, Seen};
@@ -47,7 +47,7 @@ fn interval(events: &[Event]) -> Option<Ns> {
 }
 
 #[test]
-fn what_costs_too_much_is_done_less_often_until_it_costs_less() {
+fn the_interval_is_stretched_while_ticks_cost_too_much() {
     let program = build("cap_threads.c", "pace", &["-O1"]);
     // Few threads, so that the real cost of scans is negligible on any machine.
     let target = Running::start(&program, &["park", "10"]);
@@ -59,10 +59,10 @@ fn what_costs_too_much_is_done_less_often_until_it_costs_less() {
     // 80 % of a core at 10 ms, 27 % at 30 ms, 16 % at 50 ms.
     let cost = 8 * MS;
     pay(&mut reader, &used, cost, |events| interval(events) == Some(50 * MS));
-    let told = sampler.status();
-    assert_eq!(told.interval_asked, 10 * MS);
+    let reported = sampler.status();
+    assert_eq!(reported.interval_asked, 10 * MS);
     assert!(
-        told.notice.is_some_and(|notice| notice.contains("samples every 50ms instead of 10ms"))
+        reported.notice.is_some_and(|notice| notice.contains("samples every 50ms instead of 10ms"))
     );
 
     // Ticks and the kernel's samples have the same rate.
@@ -73,25 +73,25 @@ fn what_costs_too_much_is_done_less_often_until_it_costs_less() {
             .iter()
             .all(|who| scan(events).filter(|l| name(l) == *who && l.counters.is_some()).count() > 1)
     };
-    let held = pay(&mut reader, &used, cost, |events| {
+    let events = pay(&mut reader, &used, cost, |events| {
         Instant::now() >= end && ticks(events) > 40 && looked(events)
     });
     let stolen = stolen() - stolen_before;
-    assert_eq!(interval(&held), Some(50 * MS));
+    assert_eq!(interval(&events), Some(50 * MS));
     let times: Vec<Ns> =
-        held.iter().filter(|event| matches!(event, Event::Tick(_))).map(time_of).collect();
+        events.iter().filter(|event| matches!(event, Event::Tick(_))).map(time_of).collect();
     // Each interval is 50 ms, up to a tenth more or less. The standard deviation of the mean of 40
     // is below a 60th; the bound is over 5 standard deviations of uniform jitter.
     let mean = (times[times.len() - 1] - times[0]) / (times.len() as Ns - 1);
     assert!(mean >= 47 * MS, "{mean} ns from tick to tick");
     let ran = |who: &str| {
-        let ran: Vec<Ns> = scan(&held)
+        let ran: Vec<Ns> = scan(&events)
             .filter(|l| name(l) == who)
             .filter_map(|l| Some(l.counters?.run_ns))
             .collect();
         ran[ran.len() - 1] - ran[0]
     };
-    let samples = scan(&held).filter(|observation| observation.seen == Seen::OnCpu).count();
+    let samples = scan(&events).filter(|observation| observation.seen == Seen::OnCpu).count();
     assert_samples(samples, spins.into_iter().map(ran).sum(), 50e6 * 0.997, stolen, "at 50 ms");
 
     // Scans cost nothing now: the interval returns to the one asked for, without a message.

@@ -1,12 +1,13 @@
-//! Events as words in a lock-free ring: one sampler writes, one reducer reads, neither ever waits.
+//! The event ring: events as words in a lock-free ring. One sampler writes, one reducer reads, and
+//! neither ever waits.
 //!
-//! A record is all or nothing: what does not fit is counted and left out. Layout of a record, u64
-//! words:
+//! A record is written whole or not at all: one that does not fit is dropped and counted. Layout of
+//! a record, in u64 words:
 //!
 //! ```text
-//! header: kind:8 | words of the record, header included:24 | seen:8 | flags:8 | 0:16
-//! look:   at, pid | tid << 32, start, name x 2, [counters x 3], [syscall number, args x 6],
-//!         frames ...
+//! header:      kind:8 | words of the record, header included:24 | seen:8 | flags:8 | 0:16
+//! observation: at, pid | tid << 32, start, name x 2, [counters x 3], [syscall number, args x 6],
+//!              frames ...
 //! ```
 
 use ringbuf::traits::{Consumer, Observer, Producer, Split};
@@ -16,14 +17,13 @@ use crate::model::vocabulary::frame::{
     Counters, Event, Losses, Ns, Observation, RawFrame, RawName, Seen, Syscall, ThreadKey, Tick,
 };
 
-/// Frames a record can carry; longer stacks are refused by [`Writer::push`] (unwinders stop far
-/// earlier).
+/// Maximum frames of a record. [`Writer::push`] drops longer stacks; unwinders stop far earlier.
 pub const MAX_FRAMES: usize = 8_192;
 
-/// Words of the largest record.
+/// Maximum size of a record, words.
 const MAX_WORDS: usize = MAX_FRAMES + 32;
 
-const LOOK: u64 = 1;
+const OBSERVATION: u64 = 1;
 const TICK: u64 = 2;
 const THREAD_ENDED: u64 = 3;
 const EXEC: u64 = 4;
@@ -35,14 +35,14 @@ const HAS_SYSCALL: u64 = 2;
 const RECOVERED: u64 = 4;
 const HAS_PROCESS_CPU: u64 = 8;
 
-/// A ring of `words` u64 words (at least one record must fit: 64 Ki words are 512 KiB).
+/// Makes a ring of `words` u64 words. At least one record must fit: 64 Ki words are 512 KiB.
 pub fn channel(words: usize) -> (Writer, Reader) {
     let (producer, consumer) = HeapRb::<u64>::new(words.max(64)).split();
     let writer = Writer { ring: producer, words: Vec::with_capacity(256), dropped: 0 };
     (writer, Reader { ring: consumer, words: Vec::with_capacity(256) })
 }
 
-/// The sampler's end.
+/// The sampler's end of the ring.
 pub struct Writer {
     ring: HeapProd<u64>,
     words: Vec<u64>,
@@ -50,13 +50,12 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// False when the record did not fit: it is counted in [`Writer::dropped`] and nothing of it is
-    /// written.
+    /// Writes a record. Returns false if it does not fit: nothing is written, and
+    /// [`Writer::dropped`] grows.
     pub fn push(&mut self, event: &Event) -> bool {
         self.words.clear();
         encode(event, &mut self.words);
-        // One push_slice publishes all its words at once, so that the reader never sees half a
-        // record.
+        // One push_slice publishes all its words at once, so the reader never sees half a record.
         if self.words.len() > MAX_WORDS || self.ring.vacant_len() < self.words.len() {
             self.dropped += 1;
             return false;
@@ -65,18 +64,18 @@ impl Writer {
         true
     }
 
-    /// Records refused since the ring was made.
+    /// Returns the number of records dropped since the ring was made.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// True when the reader has been dropped: what is written will not be read.
+    /// Returns true if the reader has been dropped: what is written is never read.
     pub fn abandoned(&self) -> bool {
         !self.ring.read_is_held()
     }
 }
 
-/// The reducer's end.
+/// The reducer's end of the ring.
 pub struct Reader {
     ring: HeapCons<u64>,
     words: Vec<u64>,
@@ -91,8 +90,8 @@ impl Iterator for Reader {
             let header = *self.ring.try_peek()?;
             let length = length_of(header);
             if length == 0 || length > MAX_WORDS || length > self.ring.occupied_len() {
-                // Cannot come from our writer; without a length there is no telling where the next
-                // record begins.
+                // Not written by our writer. Without a length the start of the next record is
+                // unknown.
                 self.ring.clear();
                 return None;
             }
@@ -106,7 +105,7 @@ impl Iterator for Reader {
 }
 
 impl Reader {
-    /// True when the writer is gone and everything it wrote has been read.
+    /// Returns true if the writer is dropped and everything it wrote has been read.
     pub fn finished(&self) -> bool {
         !self.ring.write_is_held() && self.ring.is_empty()
     }
@@ -122,7 +121,7 @@ pub fn encode(event: &Event, out: &mut Vec<u64>) {
     let (kind, seen, flags) = match event {
         Event::Observation(observation) => {
             let (seen, flags) = encode_observation(observation, out);
-            (LOOK, seen, flags)
+            (OBSERVATION, seen, flags)
         }
         Event::Tick(tick) => {
             let l = &tick.losses;
@@ -157,8 +156,7 @@ pub fn encode(event: &Event, out: &mut Vec<u64>) {
             (GAP, 0, 0)
         }
     };
-    // A record too long for its length field is refused by `push` before anybody could read the
-    // field.
+    // `push` drops a record too long for its length field, so that field is never read.
     out[0] = kind | (out.len() as u64 & 0xff_ffff) << 8 | seen << 32 | flags << 40;
 }
 
@@ -210,7 +208,7 @@ fn word(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
 }
 
-/// Takes words from the front of a record.
+/// Reads words from the front of a record.
 struct Words<'a>(&'a [u64]);
 
 impl Words<'_> {
@@ -245,13 +243,13 @@ impl Words<'_> {
     }
 }
 
-/// The event of one record, header included. `None` for words that are no record; never panics.
+/// Decodes one record, header included. Returns `None` for words that are no record; never panics.
 pub fn decode(record: &[u64]) -> Option<Event> {
     let mut words = Words(record);
     let header = words.take()?;
     let (kind, seen, flags) = (header & 0xff, header >> 32 & 0xff, header >> 40 & 0xff);
     Some(match kind {
-        LOOK => Event::Observation(decode_observation(&mut words, seen, flags)?),
+        OBSERVATION => Event::Observation(decode_observation(&mut words, seen, flags)?),
         TICK => Event::Tick(decode_tick(&mut words, flags)?),
         THREAD_ENDED => {
             let (at, thread) = (words.take()?, words.take_thread()?);
@@ -400,8 +398,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever fits comes out as it went in, in order, also across the ring's wrap; whatever
-        /// does not is counted.
+        /// Records that fit come out unchanged and in order, also where the ring wraps. Others are
+        /// counted.
         #[test]
         fn what_fits_comes_out_unchanged(batches in vec(vec(event(), 1..6), 1..12)) {
             let (mut writer, mut reader) = channel(160);
@@ -424,7 +422,7 @@ mod tests {
             let _ = decode(&words);
         }
 
-        /// Garbage with a plausible header: every kind, state and flag, any length.
+        /// Garbage behind a plausible header: every kind, state and flag, any length.
         #[test]
         fn garbage_behind_a_header_never_panics(
             kind in 0u64..9, seen in 0u64..7, flags in 0u64..32, rest in vec(any::<u64>(), 0..64),

@@ -1,57 +1,61 @@
-//! Threads that have waited for a while: they are looked at in rotation, so that what they cost is
+//! Threads that have waited for a while. They are observed in rotation, so that their cost is
 //! bounded.
 //!
-//! Up to a round's turns (50 at 100 Hz) nothing changes: each is looked at in every round. 500 are
-//! each looked at every 100 ms, and that is the error of when such a wait ends, unless a sample of
-//! perf's tells earlier. The sampler asks for a full scan once a second, right
-//! after it has read the process's clock (its time must not be taken for that of threads that are
-//! gone), and wherever what is silent must be proven: after a gap, and at the end.
+//! With up to 50 parked threads at 100 Hz each is observed at every tick. Of 500, each is observed
+//! every 100 ms. That is the error of the end of such a wait, unless a perf sample shows it
+//! earlier.
+//!
+//! The sampler forces a full scan once a second, right after it has read the process clock.
+//! Otherwise run time of parked threads would be booked to exited ones. It also forces one where a
+//! thread without an observation must be proven to wait: after a gap, and at the end.
 
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
 
 use crate::model::vocabulary::frame::{Ns, SECOND};
 
-/// Time after which a thread that waits and does not move is parked.
+/// Time without run time after which a waiting thread is parked.
 pub const PARKED_AFTER: Ns = SECOND / 4;
 
-/// Time within which a thread that moves again was parked in vain: it is observed at every tick
-/// until it has waited for that long. A JVM has two threads that move every quarter of a second:
-/// each time every thread was observed.
+/// A thread that runs within this time after it was parked is restless. It is observed at every
+/// tick until it has waited for this long. A JVM has two threads that run every quarter of a
+/// second. Without this rule each such wake would make the scan observe every thread.
 pub const RESTLESS: Ns = SECOND;
-/// Maximum at a time.
-const RESTLESS_MOST: usize = 16;
+/// Maximum restless threads of a process.
+const MAX_RESTLESS: usize = 16;
 
-/// Looks a second at all that are parked. A look is one read, 0.8 to 1.4 us where all cores are
-/// busy: 0.7 % of a core at most.
-const LOOKS_PER_SECOND: u64 = 5_000;
+/// Maximum observations of parked threads per second. Each is one read, 0.8 to 1.4 us where all
+/// cores are busy: 0.7 % of a core at most.
+const MAX_PARKED_OBSERVATIONS_PER_SECOND: u64 = 5_000;
 
-/// The number of parked threads that have their turn at a tick.
+/// Returns the maximum visits of parked threads per tick.
 pub fn turns(interval: Ns) -> usize {
-    let turns = u128::from(LOOKS_PER_SECOND) * u128::from(interval) / u128::from(SECOND);
+    let turns =
+        u128::from(MAX_PARKED_OBSERVATIONS_PER_SECOND) * u128::from(interval) / u128::from(SECOND);
     turns.clamp(1, usize::MAX as u128) as usize
 }
 
-/// First observations a second, of all processes: with nine system calls and a walk each a third of
-/// a core.
-const FIRST_PER_SECOND: u64 = 10_000;
+/// Maximum first observations per second, over all processes. Each takes nine system calls and a
+/// walk; together a third of a core.
+const MAX_FIRST_OBSERVATIONS_PER_SECOND: u64 = 10_000;
 
-/// Number of threads observed for the first time in a round.
+/// Returns the maximum first observations per tick.
 pub fn first_observations(interval: Ns) -> usize {
-    let number = u128::from(FIRST_PER_SECOND) * u128::from(interval) / u128::from(SECOND);
+    let number =
+        u128::from(MAX_FIRST_OBSERVATIONS_PER_SECOND) * u128::from(interval) / u128::from(SECOND);
     number.clamp(1, usize::MAX as u128) as usize
 }
 
-/// Who is parked, and whose turn was last.
+/// The parked threads, in rotation.
 #[derive(Default)]
-pub struct Parked {
+pub struct ParkedRotation {
     tids: BTreeSet<u32>,
     last: u32,
     restless: Vec<u32>,
 }
 
-impl Parked {
-    /// For how long a thread has to have waited.
+impl ParkedRotation {
+    /// Returns how long a thread must have waited to be parked.
     pub fn after(&self, tid: u32) -> Ns {
         if self.restless.contains(&tid) { RESTLESS } else { PARKED_AFTER }
     }
@@ -61,14 +65,14 @@ impl Parked {
         self.restless.retain(|restless| *restless != tid);
     }
 
-    /// It has moved, after it had waited for this time, ns.
+    /// Removes a thread that has run, after it had waited for this time, ns.
     pub fn woke(&mut self, tid: u32, waited: Ns) {
-        if self.tids.remove(&tid) && waited < RESTLESS && self.restless.len() < RESTLESS_MOST {
+        if self.tids.remove(&tid) && waited < RESTLESS && self.restless.len() < MAX_RESTLESS {
             self.restless.push(tid);
         }
     }
 
-    /// It has ended.
+    /// Removes a thread that has exited.
     pub fn forget(&mut self, tid: u32) {
         self.tids.remove(&tid);
         self.restless.retain(|restless| *restless != tid);
@@ -87,14 +91,14 @@ impl Parked {
         self.restless.clear();
     }
 
-    /// Replaces `out` with those whose turn it is now, at most `most`, and none twice. In the order
-    /// of their ids from the one after the last turn: whichever thread comes or goes, none is
-    /// passed over.
-    pub fn take_turns(&mut self, most: usize, out: &mut Vec<u32>) {
+    /// Replaces `out` with the next threads of the rotation: at most `max`, and none twice. The
+    /// order is that of ids, from the one after the last turn. So no thread is skipped, whichever
+    /// others come or go.
+    pub fn take_turns(&mut self, max: usize, out: &mut Vec<u32>) {
         out.clear();
         let after = self.tids.range((Excluded(self.last), Unbounded));
         let before = self.tids.range(..=self.last);
-        out.extend(after.chain(before).take(most));
+        out.extend(after.chain(before).take(max));
         if let Some(last) = out.last() {
             self.last = *last;
         }
@@ -119,8 +123,8 @@ mod tests {
     }
 
     #[test]
-    fn a_few_have_their_turn_every_time_and_once() {
-        let mut parked = Parked::default();
+    fn few_parked_threads_have_one_turn_at_every_tick() {
+        let mut parked = ParkedRotation::default();
         [5, 1, 9].into_iter().for_each(|tid| parked.add(tid));
         let mut out = vec![77];
         for _ in 0..3 {
@@ -134,8 +138,8 @@ mod tests {
     }
 
     #[test]
-    fn one_that_moves_again_soon_is_parked_later_and_only_some_are() {
-        let mut parked = Parked::default();
+    fn a_limited_number_of_restless_threads_is_parked_later() {
+        let mut parked = ParkedRotation::default();
         let mut out = Vec::new();
         assert_eq!(parked.after(7), PARKED_AFTER);
         parked.woke(7, PARKED_AFTER);
@@ -153,10 +157,10 @@ mod tests {
             parked.woke(tid, 0);
         }
         let restless =
-            |parked: &Parked| (0..100).filter(|tid| parked.after(*tid) == RESTLESS).count();
-        assert_eq!(restless(&parked), RESTLESS_MOST);
+            |parked: &ParkedRotation| (0..100).filter(|tid| parked.after(*tid) == RESTLESS).count();
+        assert_eq!(restless(&parked), MAX_RESTLESS);
         (0..4).for_each(|tid| parked.forget(tid));
-        assert_eq!(restless(&parked), RESTLESS_MOST - 4);
+        assert_eq!(restless(&parked), MAX_RESTLESS - 4);
         parked.take_turns(3, &mut out);
         assert!(out.is_empty());
         parked.clear();
@@ -164,38 +168,39 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever stays parked has a turn within as many rounds as the most that were ever parked
-        /// need, whoever else comes and goes meanwhile.
+        /// A thread that stays parked has a turn within one rotation of the largest number ever
+        /// parked, whichever others come and go.
         #[test]
-        fn nobody_is_passed_over(
+        fn every_parked_thread_has_a_turn(
             first in proptest::collection::btree_set(0u32..500, 1..200),
-            rounds in proptest::collection::vec(proptest::collection::vec((0u32..500, any::<bool>()), 0..10), 1..100),
-            most in 1usize..50,
+            ticks in proptest::collection::vec(proptest::collection::vec((0u32..500, any::<bool>()), 0..10), 1..100),
+            max in 1usize..50,
         ) {
-            let mut parked = Parked::default();
-            // When each came, or had its turn.
+            let mut parked = ParkedRotation::default();
+            // Tick at which each thread was parked, or had its last turn.
             let mut waiting: HashMap<u32, usize> = first.iter().map(|tid| (*tid, 0)).collect();
             first.iter().for_each(|tid| parked.add(*tid));
-            // At each tick at most this number comes that the rotation meets before it is complete.
+            // Threads parked so far: the rotation can meet at most this number before it is
+            // complete.
             let (mut ever, mut out) = (first.len(), Vec::new());
-            for (round, changes) in rounds.iter().enumerate() {
+            for (tick, changes) in ticks.iter().enumerate() {
                 for (tid, comes) in changes {
                     if *comes {
                         parked.add(*tid);
-                        waiting.entry(*tid).or_insert_with(|| { ever += 1; round });
+                        waiting.entry(*tid).or_insert_with(|| { ever += 1; tick });
                     } else {
                         parked.woke(*tid, SECOND);
                         waiting.remove(tid);
                     }
                 }
-                parked.take_turns(most, &mut out);
-                prop_assert_eq!(out.len(), most.min(waiting.len()));
+                parked.take_turns(max, &mut out);
+                prop_assert_eq!(out.len(), max.min(waiting.len()));
                 for tid in &out {
                     prop_assert!(waiting.contains_key(tid));
-                    waiting.insert(*tid, round + 1);
+                    waiting.insert(*tid, tick + 1);
                 }
-                let longest = waiting.values().map(|since| round + 1 - since).max().unwrap_or(0);
-                prop_assert!(longest <= ever.div_ceil(most), "{} rounds, {} of {}", longest, ever, most);
+                let longest = waiting.values().map(|since| tick + 1 - since).max().unwrap_or(0);
+                prop_assert!(longest <= ever.div_ceil(max), "{} ticks, {} of {}", longest, ever, max);
             }
         }
     }

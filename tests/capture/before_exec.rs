@@ -12,7 +12,7 @@ use sampletop::process::launch::{Launch, LaunchOutput};
 use crate::bpf::works;
 use crate::support::*;
 
-fn held() -> Launch {
+fn launch_before_exec() -> Launch {
     let command = ["sleep", "1000"].map(OsString::from);
     Launch::prepare(&command, LaunchOutput::Null).expect("it can be prepared")
 }
@@ -23,7 +23,7 @@ fn is_exec(event: &Event) -> bool {
 
 /// Before its exec it waits in sampletop's own code, which does not belong to the COMMAND.
 fn no_stack_is_told_of_a_command_before_its_exec(choice: CaptureChoice) {
-    let mut launch = held();
+    let mut launch = launch_before_exec();
     let (sampler, mut reader) =
         start_plan(launch.pid(), Plan { own_child: true, ..plan(choice, 5) });
     let mut events = Vec::new();
@@ -53,7 +53,7 @@ fn no_stack_is_told_of_a_command_before_its_exec(choice: CaptureChoice) {
 
 /// Otherwise the time from the exec to the next tick would be time without any observation.
 fn the_exec_of_a_command_is_noticed_at_once(choice: CaptureChoice) {
-    let mut launch = held();
+    let mut launch = launch_before_exec();
     let interval = Duration::from_secs(20);
     let plan = Plan { own_child: true, ..plan(choice, interval.as_millis() as u64) };
     let (sampler, mut reader) = start_plan(launch.pid(), plan);

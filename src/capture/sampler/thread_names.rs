@@ -1,4 +1,4 @@
-//! Names that a runtime has for its threads: longer than the kernel's, in any script.
+//! Thread names from a language runtime: longer than the kernel's, in any script.
 
 use std::time::Instant;
 
@@ -9,48 +9,47 @@ use crate::process::pid_namespaces::ids_inside;
 use crate::runtimes::is_own_thread;
 use crate::unwinder::Unwinder;
 
-/// A new thread's name is asked for at most so often.
+/// Minimum time between reads of names for new threads.
 const NEW: Ns = SECOND / 20;
-/// The number of times that a thread is asked for which the runtime does not know, then with the
-/// others: it may be no thread of the runtime's.
+/// Reads made for a thread that the runtime does not know; later ones happen once a second only. It
+/// may not be a thread of the runtime.
 const TRIES: u8 = 3;
-/// But so seldom that it takes at most this fraction of the time (1/200).
+/// Inverse of the maximum share of time spent on such reads: 1/200.
 const SHARE: u64 = 200;
-/// What the kernel calls the first thread of Java's launcher.
+/// The kernel's name of the first thread of Java's launcher.
 const LAUNCHER: &[u8] = b"java";
-/// Threads that are remembered to be unknown.
+/// Maximum threads remembered as unknown to the runtime.
 const UNKNOWN_MAX: usize = 100_000;
 
-/// The names of one process's threads.
+/// Names of the threads of one process.
 #[derive(Default)]
 pub struct ThreadNames {
     leader: u32,
-    /// The runtime's name, and what the kernel called the thread when it was looked at last.
+    /// By thread id: the runtime's name, and the kernel's name at the last observation.
     by_tid: FxHashMap<u32, (RawName, Option<RawName>)>,
-    /// How often threads were asked for in vain.
+    /// By thread id: reads that did not find the thread.
     unknown: FxHashMap<u32, u8>,
     read_at: Option<Ns>,
-    /// How long it took to read them.
+    /// Duration of the last read, ns.
     cost: Ns,
-    /// A thread was met since that is new, or has another name to the kernel.
+    /// A thread was observed since that is new, or that has another kernel name.
     missed: bool,
-    /// Who was looked at since, and so has moved. Others may be renamed, too, but by others.
+    /// Threads observed since, which have run. A thread may also be renamed by another one.
     moved: FxHashSet<u32>,
-    /// The process is in a pid namespace of its own, if that is known.
+    /// Whether the process is in a pid namespace of its own; `None` until known.
     contained: Option<bool>,
 }
 
 impl ThreadNames {
-    /// Reads them again once a second, and soon after a thread was met that has none, or has taken
-    /// another.
+    /// Reads the names once a second, and earlier after an observation of a new or renamed thread.
     pub fn refresh(&mut self, pid: u32, at: Ns, unwinder: &mut dyn Unwinder) {
         let pause = if self.missed { self.pause() } else { SECOND };
         if self.read_at.is_some_and(|read| at < read + pause) {
             return;
         }
         let begin = Instant::now();
-        // The runtime numbers its threads as its own pid namespace does. Of one that it did not
-        // know it may know by now.
+        // The runtime uses the thread ids of its own pid namespace. A thread that was unknown may
+        // be known by now.
         let known = !self.missed && !self.unknown.keys().any(|tid| self.moved.contains(tid));
         let moved = Some(&self.moved).filter(|_| known && self.contained == Some(false));
         let found = unwinder.thread_names(moved);
@@ -63,8 +62,8 @@ impl ThreadNames {
         }
         let tid = |inside: u32| ids.as_ref().map_or(Some(inside), |ids| ids.get(&inside).copied());
         let before = std::mem::take(&mut self.by_tid);
-        // By what it was called before the name was read; what it is called when it is looked at
-        // next may be newer.
+        // Keeps the kernel name seen before the read. The one at the next observation may be newer
+        // than the runtime's name.
         let kernel = |tid| before.get(&tid).and_then(|(_, kernel)| *kernel);
         let named = |(inside, name)| tid(inside).map(|tid| (tid, (name, kernel(tid))));
         self.by_tid = found.into_iter().filter_map(named).collect();
@@ -75,14 +74,15 @@ impl ThreadNames {
         self.cost = begin.elapsed().as_nanos() as Ns;
     }
 
-    /// Time between readings that a thread's new name asks for.
+    /// Returns the minimum time between reads for new names.
     fn pause(&self) -> Ns {
         NEW.max(self.cost.saturating_mul(SHARE)).min(SECOND)
     }
 
-    /// The runtime's name of a thread that was looked at, else the kernel's. Where that has changed
-    /// names are read at once: the thread may not move again for long. If that was done just now
-    /// the kernel's name is at least no other's.
+    /// Returns the runtime's name of an observed thread, else the kernel's. If the kernel's name
+    /// has changed, the names are read at once, since the thread may not run again for long. If the
+    /// last read was too recent, the kernel's name is used: the old runtime name may be another
+    /// task's.
     pub fn of(
         &mut self,
         tid: u32,
@@ -113,8 +113,8 @@ impl ThreadNames {
             then.get_or_insert(kernel);
             return *name;
         }
-        // Java's own launcher starts a virtual machine in its first thread, which then only waits
-        // for its end. Other programs that have one in them go on there.
+        // Java's launcher starts the virtual machine in its first thread, which then only waits for
+        // its end. In other programs that embed one, that thread does work of its own.
         let launcher = tid == self.leader && kernel.bytes() == LAUNCHER;
         if launcher || is_own_thread(kernel.bytes()) {
             return kernel.of_kind(ThreadKind::Internal);
@@ -135,12 +135,12 @@ mod tests {
     use crate::model::vocabulary::frame::RawFrame;
     use crate::unwinder::{Registers, StackBytes, Walk};
 
-    /// Has names, and counts how often it is asked.
+    /// Serves names, and counts reads.
     #[derive(Default)]
     struct Runtime {
         threads: Vec<(u32, RawName)>,
         asked: usize,
-        /// By the last question.
+        /// The argument of the last read.
         moved: Option<Vec<u32>>,
     }
 
@@ -159,7 +159,7 @@ mod tests {
     const PID: u32 = u32::MAX;
 
     #[test]
-    fn own_threads_and_foreign_ones_do_not_make_names_be_read_for_ever() {
+    fn threads_unknown_to_the_runtime_cause_few_reads_of_names() {
         let (long, daemon) =
             (RawName::of_runtime(1), RawName::of_runtime(2).of_kind(ThreadKind::Daemon));
         let mut runtime = Runtime { threads: vec![(7, long), (8, daemon)], ..Runtime::default() };
@@ -181,12 +181,12 @@ mod tests {
     }
 
     #[test]
-    fn it_is_said_who_has_moved_unless_somebody_is_not_known() {
+    fn a_read_names_the_threads_that_ran_unless_one_is_unknown() {
         let [one, two] = [1, 2].map(RawName::of_runtime);
         let kernel = RawName::new(b"worker");
         let mut runtime = Runtime { threads: vec![(7, one), (8, two)], ..Runtime::default() };
         let mut names = ThreadNames::default();
-        // Threads of the namespace that we are in.
+        // Thread ids are those of our own namespace.
         let pid = std::process::id();
         let mut second = 0;
         let mut told = |tids: &[u32]| {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_name_is_read_with_the_look_that_brings_it() {
+    fn a_new_name_is_read_at_the_observation_that_shows_it() {
         let [first, second, third] =
             [1, 2, 3].map(|id| RawName::of_runtime(id).of_kind(ThreadKind::Daemon));
         let [one, two, three] =
@@ -217,7 +217,7 @@ mod tests {
         runtime.threads = vec![(7, second)];
         let at = SECOND / 2;
         assert_eq!((names.of(7, two, at, &mut runtime), runtime.asked), (second, 2));
-        // Too soon: what the kernel says, until it is time.
+        // Too soon for another read: the kernel's name is used until then.
         runtime.threads = vec![(7, third)];
         assert_eq!(names.of(7, three, at + 1, &mut runtime), three.of_kind(ThreadKind::Daemon));
         names.refresh(PID, at + SECOND, &mut runtime);
@@ -232,12 +232,12 @@ mod tests {
         let mut names = ThreadNames::default();
         names.refresh(PID, 0, &mut runtime);
         assert_eq!(names.of(7, one, 0, &mut runtime), first);
-        // It waits, so it is not observed.
+        // The thread waits, so it is not observed.
         names.refresh(PID, SECOND, &mut runtime);
         runtime.threads = vec![(7, second)];
         let at = SECOND + SECOND / 2;
         assert_eq!(names.of(7, two, at, &mut runtime), second);
-        // One that the kernel alone knows is read once.
+        // A name that only the kernel changed causes one read.
         names.refresh(PID, 3 * SECOND, &mut runtime);
         let asked = runtime.asked;
         for tick in 0..50 {
@@ -247,7 +247,7 @@ mod tests {
             );
         }
         assert_eq!(runtime.asked, asked + 1);
-        // One that could not be read at once, and was read without an observation.
+        // The name could not be read at once, and is read later without an observation.
         runtime.threads = vec![(7, first)];
         let at = 3 * SECOND + SECOND / 4;
         assert_eq!(names.of(7, two, at + 1, &mut runtime), two);

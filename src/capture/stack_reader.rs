@@ -1,5 +1,5 @@
-//! The stack of a thread that is off the core, read as it lies: no thread is stopped, nothing is
-//! sent to it.
+//! Reads the stack of a thread that is off the core from the target's memory. No thread is stopped
+//! or signalled.
 
 use crate::clock::monotonic;
 use crate::model::vocabulary::frame::{Marker, Ns, RawFrame};
@@ -7,21 +7,22 @@ use crate::process::maps::Maps;
 use crate::process::memory::{Memory, ReadMemory};
 use crate::unwinder::{Registers, StackBytes, Unwinder, Walk};
 
-/// Copied at first; enough for nearly every stack.
+/// Size of the first copy, bytes; enough for nearly every stack.
 const FIRST_COPY: usize = 63 << 10;
-/// Copied when the first turned out too short, at most.
+/// Maximum size of the second copy, made if the first was too short, bytes.
 const LARGEST_COPY: usize = 1 << 20;
-/// Mappings are read again for an unknown stack pointer, but only so often, and at most for a
-/// twentieth of the time: a target can have very many and change them all the time.
+/// Minimum time between reads of the mappings for an unknown stack pointer, ns. [`MAPS_SHARE`] is
+/// the inverse of the maximum share of time that they take. A target can have very many mappings
+/// and change them all the time.
 const MAPS_AGAIN: Ns = 50_000_000;
 const MAPS_SHARE: Ns = 20;
 
-/// Copies stacks of one process.
+/// Copies and walks stacks of one process.
 pub struct StackReader {
     pid: u32,
     memory: Memory,
     maps: Maps,
-    /// When the maps may be read again.
+    /// Time of the earliest next read of the mappings.
     maps_due: Ns,
     bytes: Vec<u8>,
 }
@@ -37,14 +38,14 @@ impl StackReader {
         }
     }
 
-    /// After exec: nothing known holds any more.
+    /// Discards the known mappings, after an exec.
     pub fn invalidate(&mut self) {
         self.maps = Maps::default();
         self.maps_due = 0;
     }
 
-    /// Walks the stack from `sp` and `pc` (exact), appending to `out`. The caller checks afterwards
-    /// that the thread has not moved meanwhile.
+    /// Walks the stack from `sp` and `pc` (exact), and appends frames to `out`. The caller checks
+    /// afterwards that the thread has not run meanwhile.
     pub fn walk(
         &mut self,
         pc: u64,
@@ -64,15 +65,15 @@ impl StackReader {
         walk
     }
 
-    /// The stack's bytes from `sp` on, as far as the mappings known already tell and a first copy
-    /// reaches: for a thread that stands still meanwhile.
+    /// Returns the stack's bytes from `sp` on, up to the end of the known mapping or of a first
+    /// copy. It reads no mappings, because the thread is stopped meanwhile.
     pub fn copy_known(&mut self, sp: u64) -> &[u8] {
         let end = self.maps.stack_of(sp).map_or(u64::MAX, |stack| stack.end);
         let filled = self.copy(sp, end, FIRST_COPY);
         &self.bytes[..filled]
     }
 
-    /// Makes the mapping around `sp` known.
+    /// Reads the mapping around `sp`, if it is not known.
     pub fn learn(&mut self, sp: u64) {
         self.end_of_stack(sp);
     }
@@ -101,8 +102,8 @@ impl StackReader {
         )
     }
 
-    /// Where the mapping around `sp` ends; where that is not known, as far as a first copy reaches
-    /// (a read stops by itself at the first page that is not there).
+    /// Returns the end of the mapping around `sp`. If that is unknown, returns the end of a first
+    /// copy: a read stops by itself at the first page that is not mapped.
     fn end_of_stack(&mut self, sp: u64) -> u64 {
         if let Some(stack) = self.maps.stack_of(sp) {
             return stack.end;
@@ -123,7 +124,7 @@ impl StackReader {
 mod tests {
     use super::*;
 
-    /// Says that a stack is truncated until it gets enough bytes of it.
+    /// Reports a stack as truncated until it gets enough bytes of it.
     struct Needs(usize, Vec<usize>);
 
     impl Unwinder for Needs {
@@ -135,7 +136,7 @@ mod tests {
         }
     }
 
-    /// Walks from the bottom of this many bytes of a thread's stack.
+    /// Walks a thread's stack from below an array of `DEPTH` bytes on it.
     fn walk_over<const DEPTH: usize>(unwinder: &mut Needs) -> (Walk, Vec<RawFrame>) {
         let mut frames = vec![RawFrame::from_bits(7)];
         let walk = std::thread::scope(|scope| {
