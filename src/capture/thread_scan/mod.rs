@@ -12,8 +12,6 @@ mod files;
 mod list;
 mod rows;
 mod stacks;
-#[cfg(test)]
-mod tests;
 
 use std::io;
 
@@ -534,3 +532,6 @@ pub fn count_walk(walk: &Walk, losses: &mut Losses) {
         None => {}
     }
 }
+
+#[cfg(test)]
+mod tests;
