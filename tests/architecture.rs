@@ -3,6 +3,8 @@
 //! under src/, in `use` lines and elsewhere. (The compiler checks where `unsafe` may stand:
 //! src/lib.rs denies it.)
 
+#[path = "architecture/parents.rs"]
+mod parents;
 #[path = "architecture/source.rs"]
 mod source;
 

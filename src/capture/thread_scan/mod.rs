@@ -25,8 +25,6 @@ mod observation_rules;
 pub mod parked_rotation;
 mod rows;
 mod stacks;
-#[cfg(test)]
-mod tests;
 
 use std::io;
 
