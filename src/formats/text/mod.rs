@@ -106,7 +106,7 @@ pub(super) fn write_head(
     head::settings(report, page)
 }
 
-/// Returns the same as lines.
+/// Returns the lines that [`write_head`] writes.
 pub(super) fn head_lines(snapshot: &Snapshot, settings: &Settings) -> io::Result<Vec<String>> {
     let mut bytes = Vec::new();
     write_head(snapshot, settings, &project(snapshot, settings), &mut bytes)?;

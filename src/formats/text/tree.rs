@@ -76,8 +76,8 @@ pub struct Row {
 }
 
 impl Row {
-    /// Formats the row: its position and name after its figures. `swallowed`: calls between it and
-    /// the line above that have no line.
+    /// Formats the row: its position and name after its figures. `swallowed`: number of calls
+    /// between it and the line above that have no line.
     pub fn line(self, figures: String, swallowed: usize, location: &Location) -> String {
         let mut line = figures;
         match self.depth {
