@@ -315,7 +315,7 @@ pub struct Redact {
 /// The task of this run.
 #[derive(Clone, Debug)]
 pub enum Mode {
-    /// The live view; no target: pick one from a list.
+    /// The live view. Without a target, the user picks one from a list.
     Live,
     /// The demo's text report (`demo --once`, or stdout is not a terminal).
     Once { duration: Duration },

@@ -174,7 +174,7 @@ struct Worker {
     used_ns: Arc<AtomicU64>,
     /// Processes that exited (pid, time), in order of exit.
     ended: Vec<(u32, Ns)>,
-    /// Of an earlier history, by number and start time.
+    /// Targets that exited in an earlier history, by pid and start time.
     over: Vec<(u32, u64)>,
 }
 
