@@ -90,12 +90,12 @@ impl Buckets {
         self.groups.extend(groups.get(self.groups.len()..).unwrap_or_default());
     }
 
-    /// Returns the number of facts that were folded into others to keep the limits.
+    /// Returns the number of facts that were folded into others to stay within the limits.
     pub fn folded(&self) -> u64 {
         self.folded
     }
 
-    /// Returns the number of buckets that were dropped early to keep `history_bytes`.
+    /// Returns the number of buckets that were dropped early to stay within `history_bytes`.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }

@@ -83,7 +83,7 @@ pub struct Health {
     pub total_cpu_percent: f64,
     /// True while symbols are still being loaded.
     pub naming: bool,
-    /// Facts folded into `(other)`, and buckets dropped, to keep the limit of --max-memory.
+    /// Facts folded into `(other)`, and buckets dropped, to stay within --max-memory.
     pub folded_facts: u64,
     pub dropped_buckets: u64,
     /// Time from attaching to the first observation, ns; 0 if unknown.
