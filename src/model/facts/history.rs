@@ -120,9 +120,9 @@ impl History {
     /// the range's first bucket.
     ///
     /// Returns the span that was read, `(from, till)`, ns: whole buckets. So the start is up to 1 s
-    /// before the requested one (10 s beyond an age of 10 minutes, 1 min beyond 70 minutes), or
-    /// that of the oldest kept bucket. The end is that of the bucket that contains `at`, or the
-    /// newest booked time.
+    /// before the requested one, or that of the oldest kept bucket. Beyond an age of 10 minutes it
+    /// is up to 10 s before, beyond 70 minutes up to 1 min. The end is that of the bucket that
+    /// contains `at`, or the newest booked time.
     ///
     /// Only `Range::Cumulative { since: None }` reads the cumulative table: everything since the
     /// session began, even if few buckets are kept.

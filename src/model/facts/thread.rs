@@ -304,9 +304,10 @@ impl Thread {
     }
 
     /// Decides whether a runnable thread is on a core: only then its state is `run`.
-    ///
     /// A thread sampled since the last decision was on one, and one that ran for at least half of
     /// the time probably is. One that was woken and has run since is on one, too. The counters of a
+    /// thread on a core lag by up to a kernel tick. So if they did not move, the last decision is
+    /// kept for half of that.
     /// thread on a core lag by up to a kernel tick, so nothing new is known within half of that.
     fn place_on_core(&mut self, seen: &Seen) {
         if matches!(seen.what, What::OnCpu(_)) {

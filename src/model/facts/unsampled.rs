@@ -1,17 +1,17 @@
 //! Assigns stacks to time that no sample hit.
 //!
 //! A thread with less CPU time than a period usually has no sample. Its CPU time is known, but not
-//! its stack. So it gets the stack of a sample of similar threads: of the same process, with names
-//! of the same group and the same outermost calls. The stack is drawn at random, so that each
-//! stack's expected share is its true one:
+//! its stack. So it gets the stack of a sample of similar threads. Those are of the same process,
+//! with names of the same group and the same outermost calls. Stacks are drawn so that each one's
+//! expected share is its true one:
 //!
 //! * The thread's own samples come first, with equal weights. So its time per sample is the same
 //!   before and after the last one.
 //! * Otherwise a sample of a similar thread is drawn. Its weight is a period minus the CPU time
-//!   that the sample got from its own thread's counter. Reason: a sample stands for one period. One
-//!   of a thread with 1 ms of CPU time got 1 ms, so it also stands for nine such threads without a
-//!   sample (at 10 ms). One of a thread that computes all the time got a whole period, so it stands
-//!   for no others.
+//!   that the sample got from its own thread's counter. Reason: a sample represents one period. One
+//!   of a thread with 1 ms of CPU time got 1 ms. So, with periods of 10 ms, it also represents nine
+//!   such threads without a sample. One of a thread that computes all the time got a whole period,
+//!   so it represents no others.
 //!
 //! Stacks are drawn, not mixed: a part of at most a period goes to one stack. So a thousand threads
 //! make a thousand facts, not one for each stack of each thread. The sequence of draws is evenly
@@ -39,8 +39,8 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// `work`: a hash of what threads with the same work share. 0 if unknown: then the thread is
-    /// similar only to itself.
+    /// Returns the kind of a thread. `work`: a hash of what threads with the same work share. 0 if
+    /// unknown: then the thread is similar only to itself.
     pub fn of(thread: ThreadKey, work: u64) -> Kind {
         let work = if work == 0 { u64::from(thread.tid) << 32 ^ thread.start } else { work };
         Kind { pid: thread.pid, work }

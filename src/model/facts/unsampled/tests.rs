@@ -79,7 +79,8 @@ fn cpu_of(buckets: &mut Buckets, stack: u32) -> Ns {
     booked(buckets).get(&(stack, RUN)).map_or(0, |weights| weights.cpu_ns)
 }
 
-/// In 1,200 draws by multiples of the golden ratio no share is off by more than a few.
+/// Checks shares to a few draws: in 1,200 draws by multiples of the golden ratio none is off by
+/// more.
 #[track_caller]
 fn assert_about(counts: &BTreeMap<u32, u64>, expected: &[(u32, u64)]) {
     assert_eq!(

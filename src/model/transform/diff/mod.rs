@@ -29,7 +29,7 @@ pub use error::Sums;
 /// The unit of figures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Per {
-    /// ms, as they are.
+    /// Total ms.
     #[default]
     Run,
     /// ms per second of elapsed time.

@@ -2,9 +2,9 @@
 //! add up, and no sum changes.
 //!
 //! Functions and threads' names are matched by text. Threads keep their identity, and threads of
-//! different hosts stay apart. If two hosts have a process with the same pid, the second one's is
-//! replaced by a number that no process can have (above [`PID_MAX`]), and the notice lists it.
-//! Histories are aligned by wall clock.
+//! different hosts stay apart. If two hosts have a process with the same pid, the second one gets a
+//! new number that no process can have (above [`PID_MAX`]). The notice lists these. Histories are
+//! aligned by wall clock.
 //!
 //! ```text
 //! mod      tables, threads, conditions
@@ -403,8 +403,8 @@ impl Merger {
     }
 }
 
-/// Returns wall and CPU time of all history: the larger of sealed buckets and cumulative table, plus
-/// the open buckets. `None` beyond 64 bits.
+/// Returns wall and CPU time of all history: the larger of sealed buckets and cumulative table,
+/// plus the open buckets. `None` beyond 64 bits.
 fn sums(history: &History) -> (Option<u64>, Option<u64>) {
     let add = |sums: (Option<u64>, Option<u64>), weights: &Weights| {
         (

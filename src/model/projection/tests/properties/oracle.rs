@@ -252,7 +252,7 @@ impl Oracle {
         }
     }
 
-    /// Of the names under which a thread was shown, returns the last interned.
+    /// Returns the last interned of the names under which a thread was shown.
     pub(super) fn thread_group(
         &self,
         fact: &FactSpec,
