@@ -24,7 +24,7 @@ pub struct Condition {
 
 /// Conditions that only sampletop's own profiles record.
 const OWN: &[&str] = &["Interval", "Samples", "Names", "Memory", "Version", "Cores"];
-const NOT_TOLD: &str = "not told";
+const NOT_RECORDED: &str = "not told";
 
 pub fn conditions(report: &Report<'_>) -> Vec<Condition> {
     let sides = [
@@ -36,7 +36,7 @@ pub fn conditions(report: &Report<'_>) -> Vec<Condition> {
             let told = !(profile.snapshot.session.is_foreign() && OWN.contains(&name));
             Some(text(profile, projection))
                 .filter(|text| told && !text.is_empty())
-                .unwrap_or_else(|| NOT_TOLD.into())
+                .unwrap_or_else(|| NOT_RECORDED.into())
         });
         Condition { name, before, after, differs }
     };

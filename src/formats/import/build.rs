@@ -36,7 +36,7 @@ const THREAD_NAME_CAP: usize = 256;
 
 /// The thread that spent the time, as far as the file says.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Who<'a> {
+pub struct Owner<'a> {
     pub pid: u32,
     pub tid: Option<u32>,
     /// Unclean; cleaned before it is stored. `None`: the time of all threads.
@@ -110,7 +110,7 @@ impl Builder {
     /// Books time to a stack, innermost frame first. `None` if the sum of all time would overflow.
     pub fn add(
         &mut self,
-        who: Who<'_>,
+        owner: Owner<'_>,
         stack: &mut Vec<RawFrame>,
         state: State,
         weights: Weights,
@@ -124,7 +124,7 @@ impl Builder {
             stack.push(RawFrame::marker(Marker::TooDeep));
             self.cut += 1;
         }
-        let (thread, name) = self.thread(who);
+        let (thread, name) = self.thread(owner);
         let state = RawState::Known(state);
         let mut key = FactKey { thread, name, stack: self.stack(stack), state };
         if self.facts.len() >= FACTS_MAX && !self.facts.contains_key(&key) {
@@ -139,21 +139,21 @@ impl Builder {
         self.interner.stack(frames)
     }
 
-    fn thread(&mut self, who: Who<'_>) -> Thread {
-        let name = clean(who.name.unwrap_or(ALL), THREAD_NAME_CAP);
-        let known = (who.pid, who.tid, Arc::from(&*name), who.kind);
+    fn thread(&mut self, owner: Owner<'_>) -> Thread {
+        let name = clean(owner.name.unwrap_or(ALL), THREAD_NAME_CAP);
+        let known = (owner.pid, owner.tid, Arc::from(&*name), owner.kind);
         if let Some(found) = self.threads.get(&known) {
             return *found;
         }
         let nth = self.threads.len() as u32 + 1;
         // The start distinguishes threads without a number from those with one.
-        let key = |tid, start| ThreadKey { pid: who.pid, tid, start };
+        let key = |tid, start| ThreadKey { pid: owner.pid, tid, start };
         if self.threads.len() >= THREADS_MAX {
             return (key(0, 0), NameId::OTHER);
         }
-        let raw = RawName::of_runtime(nth.into()).of_kind(who.kind);
+        let raw = RawName::of_runtime(nth.into()).of_kind(owner.kind);
         self.interner.call(raw, &name);
-        let found = (who.tid.map_or(key(nth, 1), |tid| key(tid, 0)), self.interner.name(raw));
+        let found = (owner.tid.map_or(key(nth, 1), |tid| key(tid, 0)), self.interner.name(raw));
         self.threads.insert(known, found);
         found
     }

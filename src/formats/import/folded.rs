@@ -1,7 +1,7 @@
 //! Imports one line per stack, `outermost;...;innermost VALUE`: of sampletop, flamegraph.pl,
 //! inferno, async-profiler (`collapsed`) and others. The format does not define the unit of VALUE.
 
-use super::build::{About, Builder, Who, is_marker};
+use super::build::{About, Builder, Owner, is_marker};
 use crate::formats::saved::Opened;
 use crate::model::facts::history::Weights;
 use crate::model::facts::tables::{FrameKind, Location, Tier};
@@ -40,7 +40,7 @@ pub fn read(bytes: &[u8]) -> Option<Result<Opened, String>> {
         // Less than half a nanosecond rounds to zero.
         let time = (value * UNIT).round() as u64;
         let weights = Weights { wall_ns: time, cpu_ns: time, ..Weights::default() };
-        if builder.add(Who::default(), &mut stack, State::Run, weights).is_none() {
+        if builder.add(Owner::default(), &mut stack, State::Run, weights).is_none() {
             return Some(Err("the values of these stacks are too large to be added up".into()));
         }
     }

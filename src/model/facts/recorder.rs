@@ -77,7 +77,7 @@ pub struct Recorder {
     /// Times of the newest ticks, newest last.
     rhythm: VecDeque<Ns>,
     /// Time of the newest tick; the ticks of all processes in one interval have the same time.
-    round: Option<Ns>,
+    newest_tick: Option<Ns>,
     /// The threads' last states when sampling ended.
     closed: Option<Arc<[ThreadNow]>>,
 }
@@ -98,7 +98,7 @@ impl Recorder {
             losses_before: Losses::default(),
             late: VecDeque::new(),
             rhythm: VecDeque::new(),
-            round: None,
+            newest_tick: None,
             closed: None,
         }
     }
@@ -189,7 +189,7 @@ impl Recorder {
     fn tick(&mut self, tick: &Tick) {
         self.at = self.at.max(tick.at);
         self.losses = tick.losses;
-        if self.round.replace(tick.at) != Some(tick.at) {
+        if self.newest_tick.replace(tick.at) != Some(tick.at) {
             self.ticks += 1;
             self.round_ended(tick);
         }

@@ -131,7 +131,7 @@ pub struct Thread {
     /// Wall time is booked, or in `pieces`, up to this time: the last observation with a stack.
     booked: Ns,
     /// The last observation of any kind.
-    looked: Ns,
+    observed: Ns,
     /// The last observation was [`What::Running`].
     running: bool,
     /// The thread, unless it waits, is on a core as far as is known.
@@ -145,7 +145,7 @@ pub struct Thread {
     /// See [`Seen::work`]; of the newest stack.
     work: u64,
     /// Number of the process's ticks before the last observation.
-    round: u64,
+    ticks: u64,
     doing: Doing,
     /// A span without observations that was reported.
     gap: Option<(Ns, Ns)>,
@@ -164,20 +164,20 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// Starts an account at the first observation; `round`: number of the process's ticks so far.
-    pub fn new(key: ThreadKey, seen: &Seen, round: u64) -> Thread {
+    /// Starts an account at the first observation; `ticks`: number of the process's ticks so far.
+    pub fn new(key: ThreadKey, seen: &Seen, ticks: u64) -> Thread {
         Thread {
             key,
             name: seen.name,
             booked: seen.at,
-            looked: seen.at,
+            observed: seen.at,
             running: false,
             on_core: false,
             sampled: false,
             decided: (seen.at, 0),
             moved: true,
             work: 0,
-            round,
+            ticks,
             doing: Doing::Unknown,
             gap: None,
             counters: None,
@@ -214,15 +214,15 @@ impl Thread {
     }
 
     /// Books the time without observations: the thread was blocked and did not run until the newest
-    /// tick (number `round`, at `tick`).
-    pub fn silent(&mut self, round: u64, tick: Ns, buckets: &mut Buckets) {
+    /// tick (number `ticks`, at `tick`).
+    pub fn silent(&mut self, ticks: u64, tick: Ns, buckets: &mut Buckets) {
         let Doing::Waits(wait) = self.doing else { return };
-        if self.running || round < self.round + 2 || tick <= self.booked {
+        if self.running || ticks < self.ticks + 2 || tick <= self.booked {
             return;
         }
         buckets.wall(&self.fact(wait.stack, wait.state), self.booked, tick, 0, Some(wait.from));
         self.booked = tick;
-        self.looked = self.looked.max(tick);
+        self.observed = self.observed.max(tick);
         if self.gap.is_some_and(|(_, till)| till <= tick) {
             self.gap = None;
         }
@@ -230,7 +230,7 @@ impl Thread {
 
     /// Records a span without observations.
     pub fn gap(&mut self, from: Ns, till: Ns) {
-        let from = from.max(self.looked);
+        let from = from.max(self.observed);
         if from < till {
             let before = self.gap.map_or(from, |(before, _)| before);
             self.gap = Some((before.min(from), till));
@@ -238,7 +238,7 @@ impl Thread {
     }
 
     /// Books an observation. [`Thread::silent`] must have booked the time before.
-    pub fn observe(&mut self, seen: &Seen, round: u64, rules: &Rules, buckets: &mut Buckets) {
+    pub fn observe(&mut self, seen: &Seen, ticks: u64, rules: &Rules, buckets: &mut Buckets) {
         // An observation older than the last one gets the last one's time. So it has no wall time,
         // and does not change the later state.
         let waits = matches!(self.doing, Doing::Waits(_));
@@ -296,10 +296,10 @@ impl Thread {
         } else if !matches!(seen.what, What::OnCpu(_)) {
             self.book_pieces(0, buckets);
         }
-        if seen.at >= self.looked {
-            self.looked = seen.at;
+        if seen.at >= self.observed {
+            self.observed = seen.at;
             self.running = matches!(seen.what, What::Running);
-            self.round = round;
+            self.ticks = ticks;
         }
     }
 
@@ -332,9 +332,9 @@ impl Thread {
 
     /// Returns the span before `at` without observations, if any.
     fn unseen(&mut self, at: Ns, rules: &Rules) -> Option<(Ns, Ns)> {
-        if at.saturating_sub(self.looked) > rules.longest_gap() {
+        if at.saturating_sub(self.observed) > rules.longest_gap() {
             self.gap = None;
-            return Some((self.looked, at));
+            return Some((self.observed, at));
         }
         let (from, till) = self.gap.filter(|(from, _)| *from < at)?;
         self.gap = None;
@@ -374,9 +374,9 @@ impl Thread {
         }
         self.samples.retain(|sample| sample.at > before);
         // The thread was running in all observations, but never sampled.
-        if self.running && self.booked <= before && self.booked < self.looked {
+        if self.running && self.booked <= before && self.booked < self.observed {
             self.book_pieces(0, buckets);
-            self.rest(self.looked, rules, buckets);
+            self.rest(self.observed, rules, buckets);
         }
     }
 
@@ -462,7 +462,7 @@ impl Thread {
         // Samples after the last counters.
         self.outcome.unweighed.append(&mut self.samples);
         self.doing = Doing::Unknown;
-        self.looked = self.looked.max(at);
+        self.observed = self.observed.max(at);
     }
 
     /// Replaces ids of stacks and names, which have changed.
@@ -493,7 +493,7 @@ impl Thread {
             Doing::Ran { stack, at, state } => {
                 (stack, if state == READY { READY } else { runnable }, at, None)
             }
-            _ => (rules.markers.not_sampled, runnable, self.looked, None),
+            _ => (rules.markers.not_sampled, runnable, self.observed, None),
         };
         let run_ns = self.counters.map_or(0, |counters| counters.run_ns);
         let recovered = self.recovered && stack != rules.markers.not_sampled;

@@ -38,7 +38,7 @@ const MAX_DEAD: usize = 100_000;
 /// State of one process.
 struct Process {
     /// Number of ticks so far, and the time of the newest.
-    round: u64,
+    ticks: u64,
     tick: Ns,
     interval: Ns,
     /// CPU time that the threads' own counters counted, since their first observations.
@@ -125,7 +125,7 @@ impl Weigher {
 
     fn process(&mut self, pid: u32) -> &mut Process {
         self.processes.entry(pid).or_insert_with(|| Process {
-            round: 0,
+            ticks: 0,
             tick: 0,
             interval: 0,
             counted: 0,
@@ -142,9 +142,9 @@ impl Weigher {
             }
             return;
         }
-        let (round, tick, interval) = {
+        let (ticks, tick, interval) = {
             let process = self.process(key.pid);
-            (process.round, process.tick, process.interval)
+            (process.ticks, process.tick, process.interval)
         };
         let rules = Rules { interval, ..self.rules };
         if !self.threads.contains_key(&key) {
@@ -152,10 +152,10 @@ impl Weigher {
         }
         let thread = match self.threads.entry(key) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(place) => place.insert(Thread::new(key, &seen, round)),
+            Entry::Vacant(place) => place.insert(Thread::new(key, &seen, ticks)),
         };
-        thread.silent(round, tick.min(seen.at), &mut self.buckets);
-        thread.observe(&seen, round, &rules, &mut self.buckets);
+        thread.silent(ticks, tick.min(seen.at), &mut self.buckets);
+        thread.observe(&seen, ticks, &rules, &mut self.buckets);
         let (work, outcome) = (thread.work(), thread.take_outcome());
         self.place(key, work, outcome);
     }
@@ -212,7 +212,7 @@ impl Weigher {
     pub fn tick(&mut self, tick: &Tick) {
         let at = tick.at.max(self.started);
         let process = self.process(tick.pid);
-        process.round += 1;
+        process.ticks += 1;
         process.tick = process.tick.max(at);
         process.interval = tick.interval_ns;
         // All threads were observed after the reading, so their counters include all of their CPU
@@ -286,15 +286,15 @@ impl Weigher {
     pub fn silent(&mut self) {
         let mut of = None;
         for (key, thread) in &mut self.threads {
-            let (pid, round, tick) = match of {
+            let (pid, ticks, tick) = match of {
                 Some(known @ (pid, _, _)) if pid == key.pid => known,
                 _ => self
                     .processes
                     .get(&key.pid)
-                    .map_or((key.pid, 0, 0), |p| (key.pid, p.round, p.tick)),
+                    .map_or((key.pid, 0, 0), |p| (key.pid, p.ticks, p.tick)),
             };
-            of = Some((pid, round, tick));
-            thread.silent(round, tick, &mut self.buckets);
+            of = Some((pid, ticks, tick));
+            thread.silent(ticks, tick, &mut self.buckets);
         }
     }
 
@@ -310,8 +310,8 @@ impl Weigher {
         let process = self.process(pid);
         let rules = Rules { interval: process.interval, ..self.rules };
         let process = self.process(pid);
-        let (round, tick) = (process.round, process.tick.min(at));
-        thread.silent(round, tick, &mut self.buckets);
+        let (ticks, tick) = (process.ticks, process.tick.min(at));
+        thread.silent(ticks, tick, &mut self.buckets);
         thread.finish(at, counters, &rules, &mut self.buckets);
         let (work, outcome) = (thread.work(), thread.take_outcome());
         self.place(thread.key(), work, outcome);
@@ -340,7 +340,7 @@ impl Weigher {
     pub fn gap(&mut self, from: Ns, till: Ns) {
         for (key, thread) in &mut self.threads {
             if let Some(process) = self.processes.get(&key.pid) {
-                thread.silent(process.round, process.tick.min(from), &mut self.buckets);
+                thread.silent(process.ticks, process.tick.min(from), &mut self.buckets);
             }
             thread.gap(from, till);
         }

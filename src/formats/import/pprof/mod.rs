@@ -6,7 +6,7 @@ mod frames;
 
 use prost::Message;
 
-use super::build::{About, Builder, Who};
+use super::build::{About, Builder, Owner};
 use crate::formats::pprof::proto::{Label, Sample, ValueType};
 use crate::formats::pprof::{KIND, PID, STATE, THREAD, TID};
 use crate::formats::saved::Opened;
@@ -144,13 +144,13 @@ fn build(file: &File<'_>, shown: &Shown) -> Result<Opened, String> {
         stack.clear();
         stack.extend(sample.location_id.iter().filter_map(|id| places.frame(*id, &mut builder)));
         let said = Said::of(file, &sample.label);
-        let who =
-            Who { pid: said.pid, tid: said.tid, name: said.thread.as_deref(), kind: said.kind };
+        let owner =
+            Owner { pid: said.pid, tid: said.tid, name: said.thread.as_deref(), kind: said.kind };
         let state = said.state.or((weights.cpu_ns > 0).then_some(State::Run));
         states_told |= state.is_some();
         let state = state.unwrap_or(State::Wait);
         builder
-            .add(who, &mut stack, state, weights)
+            .add(owner, &mut stack, state, weights)
             .ok_or("the times of this profile are too large to be added up")?;
     }
     let mut lost = Vec::new();

@@ -85,12 +85,12 @@ impl Words {
     }
 
     /// Returns the values that are not empty: profiles of other tools lack some properties.
-    fn told(&self) -> Vec<&str> {
+    fn known(&self) -> Vec<&str> {
         self.0.iter().map(String::as_str).filter(|word| !word.is_empty()).collect()
     }
 
     fn text(&self) -> String {
-        clean(&self.told().join(", "), TEXT_MAX).into_owned()
+        clean(&self.known().join(", "), TEXT_MAX).into_owned()
     }
 }
 
@@ -360,9 +360,9 @@ impl Merger {
             ("kernels", &self.kernels),
             ("versions", &self.versions),
         ] {
-            let told = words.told().len();
-            if told > 1 {
-                notes.push(format!("{told} {what}: {}", words.text()));
+            let known = words.known().len();
+            if known > 1 {
+                notes.push(format!("{known} {what}: {}", words.text()));
             }
         }
         let builds = tables.builds();
