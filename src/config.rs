@@ -1,4 +1,4 @@
-//! Plain, validated settings: what `cli` makes of the command line and everything else reads.
+//! Plain, validated settings: built by `cli` from the command line, read by all other modules.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use crate::model::transform::redact::Key;
 pub const REDACT_KEY: &str = "SAMPLETOP_REDACT_KEY";
 /// Environment variable with the token of `--push`.
 pub const PUSH_TOKEN: &str = "SAMPLETOP_PUSH_TOKEN";
-/// Variables of our environment that no program we start gets.
+/// Variables of sampletop's environment that are removed from the environment of its children.
 pub const SECRETS: [&str; 2] = [REDACT_KEY, PUSH_TOKEN];
 
-/// What is watched.
+/// The processes to watch.
 #[derive(Clone, Debug)]
 pub enum TargetSpec {
-    /// Processes that run already, or will.
+    /// Existing or future processes.
     Processes(Wanted),
     /// Started by sampletop; program and arguments.
     Command(Vec<std::ffi::OsString>),
@@ -29,34 +29,35 @@ pub enum TargetSpec {
     Demo { workload: Workload },
 }
 
-/// Which processes.
+/// Selects existing or future processes.
 #[derive(Clone, Debug)]
 pub enum Wanted {
-    /// At least one.
+    /// One or more process ids.
     Pids(Vec<u32>),
-    /// Whose name or command line matches.
+    /// Processes whose name or command line matches.
     Name(Regex),
-    /// Whose number is in this file, if it was running already when that was written.
+    /// The process whose id is in this file, if it was started before the file was written.
     Pidfile(PathBuf),
-    /// Of this systemd unit: its whole name, as `nginx.service`.
+    /// Processes of this systemd unit; the full name, such as `nginx.service`.
     Unit(String),
-    /// In this group or one within it: a directory, or a path as /proc/PID/cgroup shows it.
+    /// Processes in this control group or one below it. A directory, or a path as in
+    /// /proc/PID/cgroup.
     Cgroup(PathBuf),
 }
 
 impl Wanted {
-    /// Maximum processes that are watched at once. Each is observed by itself at every tick,
-    /// for some ten microseconds even if it sleeps: 64 cost 6 to 9 % of a core at 100 Hz, and
-    /// the default bound of 3 % makes that an observation every 20 or 30 ms.
+    /// Maximum processes watched at once. Each tick observes every process separately, which takes
+    /// some ten microseconds even if it sleeps. 64 processes cost 6 to 9 % of a core at 100 Hz.
+    /// With the default limit of 3 % their interval becomes 20 or 30 ms.
     pub const AT_ONCE: usize = 64;
 
-    /// Those that come later are watched, too.
+    /// Returns whether processes that appear later are watched too.
     pub fn waits(&self) -> bool {
         !matches!(self, Wanted::Pids(_))
     }
 }
 
-/// The built-in workload with known answers.
+/// The built-in workload, whose correct profile is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Workload {
     #[default]
@@ -71,7 +72,7 @@ impl Workload {
     pub const ALL: [Workload; 5] =
         [Workload::All, Workload::Mixed, Workload::Mass, Workload::Pool, Workload::Locks];
 
-    /// The word on the command line.
+    /// Returns the word on the command line.
     pub fn word(self) -> &'static str {
         match self {
             Workload::All => "all",
@@ -104,7 +105,7 @@ impl CaptureChoice {
         CaptureChoice::Ptrace,
     ];
 
-    /// The word on the command line.
+    /// Returns the word on the command line.
     pub fn word(self) -> &'static str {
         match self {
             CaptureChoice::Auto => "auto",
@@ -132,7 +133,7 @@ impl UnwinderChoice {
         UnwinderChoice::Libunwind,
     ];
 
-    /// The word on the command line.
+    /// Returns the word on the command line.
     pub fn word(self) -> &'static str {
         match self {
             UnwinderChoice::Framehop => "framehop",
@@ -148,9 +149,9 @@ pub enum Format {
     Text,
     Json,
     Folded,
-    /// profile.proto, packed.
+    /// profile.proto, gzipped.
     Pprof,
-    /// As the Java library perf-sampler reports.
+    /// The report format of the Java library perf-sampler.
     Classic,
     /// For speedscope.app.
     Speedscope,
@@ -160,7 +161,7 @@ pub enum Format {
     Html,
     /// For profiler.firefox.com.
     Firefox,
-    /// Everything, to be opened again.
+    /// The whole snapshot, which can be opened again.
     Sampletop,
 }
 
@@ -178,7 +179,7 @@ impl Format {
         Format::Sampletop,
     ];
 
-    /// The word on the command line.
+    /// Returns the word on the command line.
     pub fn word(self) -> &'static str {
         match self {
             Format::Text => "text",
@@ -194,7 +195,8 @@ impl Format {
         }
     }
 
-    /// File name extensions that mean this format, without the dot; the first is the usual one.
+    /// Returns the file name extensions of this format, without the dot. The first is the usual
+    /// one.
     pub fn extensions(self) -> &'static [&'static str] {
         match self {
             Format::Text => &["txt", "text"],
@@ -210,7 +212,8 @@ impl Format {
         }
     }
 
-    /// Of the longest extension that the name ends in: `a.speedscope.json` is not json.
+    /// Returns the format of the longest extension that the name ends in: `a.speedscope.json` is
+    /// not json.
     pub fn of_name(name: &str) -> Option<Format> {
         let name = name.to_ascii_lowercase();
         let ends = |extension: &str| {
@@ -224,7 +227,7 @@ impl Format {
             .map(|(_, format, _)| format)
     }
 
-    /// Bytes that are no text.
+    /// Returns whether the format is binary, not text.
     pub fn is_binary(self) -> bool {
         matches!(self, Format::Pprof | Format::Sampletop)
     }
@@ -234,8 +237,8 @@ impl Format {
 #[derive(Clone, Debug)]
 pub struct Sampling {
     pub interval: Duration,
-    /// Percent of one core that sampletop itself may use before it samples less often; `None`: the
-    /// interval is kept.
+    /// Maximum CPU use of sampletop, percent of one core; beyond it the interval grows. `None`: the
+    /// interval is fixed.
     pub max_overhead: Option<f64>,
     pub capture: CaptureChoice,
     pub unwinder: UnwinderChoice,
@@ -249,7 +252,7 @@ pub struct Screen {
     pub mouse: bool,
 }
 
-/// Where results go.
+/// The destination of results.
 #[derive(Clone, Debug)]
 pub struct Output {
     pub format: Format,
@@ -257,39 +260,41 @@ pub struct Output {
     pub path: Option<PathBuf>,
     /// Write nothing to disk (`--secure`).
     pub secure: bool,
-    /// Names go by hashes (`--redact`).
+    /// Replace names by hashes (`--redact`).
     pub redact: Option<Redact>,
-    /// Of a report: to a server, too.
+    /// Also send reports to a server.
     pub push: Option<Push>,
 }
 
-/// Where what a report tells is sent as profiles (`report --push`).
+/// Sends each report as profiles to a server (`report --push`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Push {
-    /// `http://` or `https://`, host, port and path of the server's `/ingest`; no user, no query.
+    /// `http://` or `https://`, host, port and path of the server's `/ingest`; without user and
+    /// query.
     pub endpoint: String,
     pub token: Option<Token>,
-    /// As the server knows who shares it.
+    /// The tenant, for a server that several tenants share.
     pub tenant: Option<String>,
-    /// Of every profile; names are told apart, and fit for the server.
+    /// Labels of every profile. Their names are unique and valid for the server.
     pub labels: Vec<(String, String)>,
-    /// Where profiles wait in folders of their own; `None`: in the state directory.
+    /// Directory where each destination's unsent profiles wait in a folder of their own; `None`:
+    /// the state directory.
     pub spool: Option<PathBuf>,
-    /// Bytes that may wait there.
+    /// Maximum size of the unsent profiles, bytes.
     pub spool_bytes: u64,
-    /// Nothing is written besides.
+    /// Only push; write no report.
     pub alone: bool,
 }
 
-/// Who we are to the server.
+/// Authenticates sampletop to the server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Token {
-    /// The first line of a file, which may change.
+    /// The first line of a file, which is read anew since it may change.
     File(PathBuf),
     Text(Secret),
 }
 
-/// It is in no message and no log.
+/// A value that no message and no log shows.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub String);
 
@@ -299,44 +304,43 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// Under which key names are replaced.
+/// The key by which names are replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Redact {
     pub key: Key,
-    /// No other run has it: its names are in no other output.
+    /// The key is random, so names differ from those in any other run's output.
     pub only_this_run: bool,
 }
 
-/// What to do.
+/// The task of this run.
 #[derive(Clone, Debug)]
 pub enum Mode {
-    /// The live view; no target: pick one from a list.
+    /// The live view. Without a target, the user picks one from a list.
     Live,
     /// The demo's text report (`demo --once`, or stdout is not a terminal).
     Once { duration: Duration },
-    /// One profile of this duration; `None`: until the target ends.
+    /// One profile of this duration; `None`: until the target exits.
     Record { duration: Option<Duration> },
-    /// Reports one after the other.
+    /// A series of reports.
     Report(Reports),
-    /// A saved profile in the live view; no path: the last session's.
+    /// A saved profile in the live view; without a path, the last session's.
     Open { path: Option<PathBuf>, given: Box<Given> },
     /// A saved profile in another format.
     Convert { path: Option<PathBuf>, given: Box<Given>, max_lines: Option<usize> },
-    /// What changed from one saved profile to another.
+    /// The changes from one saved profile to another.
     Diff { before: PathBuf, after: PathBuf, per: Per, given: Box<Given> },
     /// Several saved profiles as one.
     Merge { files: Vec<PathBuf>, given: Box<Given>, max_lines: Option<usize> },
-    /// Every thread's stack once; in text, threads with equal stacks together, unless `each` is to
-    /// have its own.
+    /// Every thread's stack once. Text groups threads with equal stacks, unless `each` is set.
     Dump { each: bool },
-    /// What is permitted here, and what would unlock more.
+    /// Checks which permissions exist, and what would grant more.
     Doctor { json: bool },
-    /// This process *is* the built-in workload, watched by the sampletop that started it; `args`
-    /// are what follows [`WORKLOAD_ARGUMENT`]. Nothing else of the configuration counts.
+    /// This process itself is the built-in workload, watched by the sampletop that started it.
+    /// `args` follow [`WORKLOAD_ARGUMENT`]. No other part of the configuration applies.
     Workload { args: Vec<std::ffi::OsString> },
 }
 
-/// What the command line says of what is shown; the rest stays as it is.
+/// View settings given on the command line; the others keep their values.
 #[derive(Clone, Debug, Default)]
 pub struct Given {
     pub metric: Option<Metric>,
@@ -350,7 +354,7 @@ pub struct Given {
 }
 
 impl Given {
-    /// These settings with what is said instead.
+    /// Returns `settings`, overridden by those given.
     pub fn over(&self, mut settings: Settings) -> Settings {
         fn over<T: Clone>(given: &Filter<T>, filter: &mut Filter<T>) {
             if given.value.is_some() {
@@ -379,21 +383,21 @@ impl Given {
     }
 }
 
-/// When reports are written, and which of them stay.
+/// When reports are written, and which files are kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reports {
-    /// Whenever the clock shows a multiple of it since midnight, UTC; `None`: one, at the end.
+    /// Interval, aligned to midnight UTC; `None`: a single report, at the end.
     pub every: Option<Duration>,
-    /// The number of reports, then an end.
+    /// Number of reports, after which the run ends.
     pub count: Option<u64>,
-    /// Each tells everything since the start, instead of what came after the one before.
+    /// Each report covers everything since the start, not only the time since the previous report.
     pub cumulative: bool,
-    /// Lines of a text report.
+    /// Maximum lines of a text report.
     pub max_lines: usize,
     pub kept: Kept,
 }
 
-/// Which reports of a directory stay; the newest always does.
+/// Limits on the reports of a directory. The newest is always kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Kept {
     /// Maximum files.
@@ -408,12 +412,12 @@ pub const WORKLOAD_ARGUMENT: &str = "__workload";
 #[derive(Clone, Debug)]
 pub struct Config {
     pub mode: Mode,
-    /// `None`: the live view asks.
+    /// `None`: the user picks a target in the live view.
     pub target: Option<TargetSpec>,
-    /// Children of the target are watched, too.
+    /// Also watch the children of the target.
     pub subprocesses: bool,
     pub sampling: Sampling,
-    /// What is shown at first (live) or written (record).
+    /// The settings of the first view (live) or of the output (record).
     pub settings: Settings,
     pub screen: Screen,
     pub output: Output,

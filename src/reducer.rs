@@ -1,9 +1,9 @@
-//! Drains the ring, asks for names, folds facts, publishes snapshots. Its thread is the only writer
-//! of the model.
+//! Drains the rings, requests names, folds facts, publishes snapshots. Its thread is the only
+//! writer of the model.
 //!
-//! It never waits for a symbol file: a frame stands under a placeholder until its name arrives, and
-//! the stacks that were folded meanwhile are renamed with it. Only an explicit
-//! [`Reducer::snapshot`] waits, and for a bounded time.
+//! It never waits for a symbol file. A frame has a placeholder until its name arrives; then the
+//! stacks folded meanwhile get the name too. Only an explicit [`Reducer::snapshot`] waits, for a
+//! bounded time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,17 +20,17 @@ use crate::model::vocabulary::frame::{Event, Ns};
 use crate::runtimes::frame_and_thread_names::Names;
 use crate::symbols::Symbols;
 
-/// How often the ring is drained: 25 wake-ups a second cost nothing, and the ring holds many times
-/// as much.
+/// Interval between drains. 25 wake-ups a second cost nearly nothing, and the ring holds events of
+/// a much longer time.
 const DRAIN_EVERY: Duration = Duration::from_millis(40);
-/// The same where no snapshot is waited for and the ring was all but empty: to wake up is what
-/// costs then.
+/// The interval if nothing is published and the last drain returned fewer than [`ALL_BUT_EMPTY`]
+/// events: then wake-ups are the main cost.
 const REST: Duration = Duration::from_millis(100);
 const ALL_BUT_EMPTY: usize = 250;
-/// The span over which own CPU is averaged.
+/// Time over which sampletop's own CPU use is averaged.
 const OWN_CPU_SPAN: Duration = Duration::from_secs(5);
 
-/// What the capturing side knows and a snapshot shows; read at each publication.
+/// The state of capture that a snapshot shows; read at each publication.
 #[derive(Clone, Debug)]
 pub struct Conditions {
     /// The backend, as the header names it.
@@ -40,49 +40,48 @@ pub struct Conditions {
     pub kernel_visible: bool,
     pub targets: Arc<[Target]>,
     pub stopped: bool,
-    /// The interval asked for, ns.
+    /// The requested interval, ns.
     pub interval_ns: Ns,
 }
 
-/// What a reducer is started with.
+/// The arguments of [`Reducer::start`].
 pub struct Inputs {
     pub rings: Vec<Reader>,
     pub symbols: Symbols,
-    /// What frames of runtimes are called.
+    /// Names of runtimes' frames and threads.
     pub names: Names,
     pub session: Session,
-    /// From attaching to the first observation, ns.
+    /// Time from attaching to the first observation, ns.
     pub startup_ns: Ns,
     pub limits: Limits,
     pub conditions: Box<dyn FnMut() -> Conditions + Send>,
-    /// Where snapshots are published by themselves; `None`: only when asked for.
+    /// Receives snapshots at an interval; `None`: snapshots are made only on request.
     pub publication: Option<Publication>,
-    /// The reducer writes here how much CPU time it has used, ns: whoever holds sampletop's use
-    /// down has to know.
+    /// The reducer stores its own CPU time here, ns, for the governor.
     pub used_ns: Arc<AtomicU64>,
 }
 
-/// Time after the first snapshot for which they come every [`YOUNG_EVERY`]: the first rows and
-/// their names are waited for.
+/// Time after the first snapshot during which one is published every [`YOUNG_EVERY`]: the user
+/// waits for the first rows and their names.
 const YOUNG: Duration = Duration::from_secs(1);
 const YOUNG_EVERY: Duration = Duration::from_millis(100);
 
-/// Who gets every new snapshot, and how often once the first second is over (at most 10 Hz). Called
-/// on the reducer's thread: it must not block.
+/// Receives each new snapshot. `every` applies after the first second (at most 10 Hz). `to` runs on
+/// the reducer's thread and must not block.
 pub struct Publication {
     pub every: Duration,
     pub to: Box<dyn FnMut(Arc<Snapshot>) + Send>,
 }
 
 enum Command {
-    /// Answer with a snapshot once all names are there, or after this time without; `cut`: history
-    /// begins again then.
+    /// Replies with a snapshot once all names have arrived, or after `names_within`. `cut`: history
+    /// then starts anew.
     Snapshot { names_within: Duration, cut: bool, reply: SyncSender<Arc<Snapshot>> },
-    /// Drain what is left, book what is carried, answer and end.
+    /// Drains the rings, books carried time, replies and ends the thread.
     Finish { names_within: Duration, reply: SyncSender<Arc<Snapshot>> },
 }
 
-/// The running thread; dropping it ends the thread.
+/// Handle of the running thread; dropping it ends the thread.
 pub struct Reducer {
     asker: Option<Asker>,
     thread: Option<JoinHandle<()>>,
@@ -107,14 +106,14 @@ impl Reducer {
         self.asker.as_ref()?.cut(names_within)
     }
 
-    /// A handle for another thread, which may wait. The reducer's thread ends only when all of them
-    /// are gone or [`Reducer::finish`] was called.
+    /// Returns a handle for another thread, which may wait. The reducer's thread ends once all
+    /// handles are dropped, or after [`Reducer::finish`].
     pub fn asker(&self) -> Option<Asker> {
         self.asker.clone()
     }
 
-    /// Like [`Reducer::snapshot`], and the last: what is still carried is booked. The sampler must
-    /// have stopped.
+    /// Returns the last snapshot, like [`Reducer::snapshot`], after it has booked carried time. The
+    /// sampler must have stopped.
     pub fn finish(mut self, names_within: Duration) -> Option<Arc<Snapshot>> {
         let (reply, answer) = sync_channel(1);
         self.asker.as_ref()?.commands.send(Command::Finish { names_within, reply }).ok()?;
@@ -137,20 +136,20 @@ impl Drop for Reducer {
     }
 }
 
-/// Asks a running reducer for snapshots.
+/// Requests snapshots from a running reducer.
 #[derive(Clone)]
 pub struct Asker {
     commands: Sender<Command>,
 }
 
 impl Asker {
-    /// A snapshot of this moment; waits up to `names_within` for names that are still being loaded.
-    /// `None` only if the reducer's thread has ended.
+    /// Returns a snapshot of this moment; waits up to `names_within` for names that are still being
+    /// loaded. `None` only if the reducer's thread has ended.
     pub fn snapshot(&self, names_within: Duration) -> Option<Arc<Snapshot>> {
         self.ask(names_within, false)
     }
 
-    /// The same; what is booked after it comes into a history that begins there.
+    /// Does the same; later bookings go to a new history that starts there.
     pub fn cut(&self, names_within: Duration) -> Option<Arc<Snapshot>> {
         self.ask(names_within, true)
     }
@@ -173,9 +172,9 @@ struct Worker {
     publication: Option<Publication>,
     own_cpu: OwnCpu,
     used_ns: Arc<AtomicU64>,
-    /// Processes that ended, in that order, and when.
+    /// Processes that exited (pid, time), in order of exit.
     ended: Vec<(u32, Ns)>,
-    /// Of an earlier history, by number and start time.
+    /// Targets that exited in an earlier history, by pid and start time.
     over: Vec<(u32, u64)>,
 }
 
@@ -199,7 +198,7 @@ impl Worker {
 
     fn run(&mut self, commands: &Receiver<Command>) {
         let mut conditions_due = Instant::now();
-        // The first snapshot is published as soon as there is anything to see.
+        // Publishes the first snapshot as soon as there are any events.
         let mut due = None;
         let mut first = None;
         let mut wait = DRAIN_EVERY;
@@ -254,12 +253,12 @@ impl Worker {
         }
     }
 
-    /// Takes everything out of the rings, in order of time per ring; how many events there were.
+    /// Drains the rings, each in order of time. Returns the number of events.
     fn drain(&mut self) -> usize {
         self.drain_for(None)
     }
 
-    /// `former`: names of a history that is over are wanted, too.
+    /// Does the same. `former`: the tables of an earlier history, which get new names too.
     fn drain_for(&mut self, mut former: Option<&mut Former>) -> usize {
         let mut drained = 0;
         for ring in &mut self.rings {
@@ -305,7 +304,7 @@ impl Worker {
         loop {
             self.drain();
             if self.symbols.pending() == 0 || Instant::now() >= deadline {
-                // What was resolved between the drain and the question is in the channel by now.
+                // The channel now holds the names resolved between the drain and the check above.
                 self.drain();
                 return self.snapshot();
             }
@@ -313,8 +312,8 @@ impl Worker {
         }
     }
 
-    /// A snapshot of now, with the names that come in time. Watching begins with it anew: history,
-    /// and the clocks, since the one on the wall may have been set.
+    /// Returns a snapshot of now, with the names that arrive in time. History restarts from it, and
+    /// so do the clocks, since the wall clock may have been set.
     fn cut(&mut self, names_within: Duration) -> Arc<Snapshot> {
         self.drain();
         let last = self.snapshot();
@@ -336,7 +335,7 @@ impl Worker {
         let at = last.at;
         let ago = i128::from(clock::monotonic().saturating_sub(at));
         let started_unix_ns = i128::from(clock::realtime()) - ago;
-        // Another session: ids of stacks mean others now.
+        // A new session, since stack ids now have other meanings.
         self.session =
             Arc::new(Session { started: at, started_unix_ns, ..Session::clone(&self.session) });
         let remembered: Vec<(u32, u64)> =
@@ -348,7 +347,7 @@ impl Worker {
         self.ended.clear();
     }
 
-    /// What capture has to say, and naming.
+    /// Joins the notice of capture with the one about missing kernel names.
     fn notice(&self, of_capture: Option<Arc<str>>) -> Option<Arc<str>> {
         match of_capture {
             of_capture if !self.symbols.kernel_is_nameless() => of_capture,
@@ -377,11 +376,11 @@ impl Worker {
         } = self.recorder.view();
         let mut targets = conditions.targets.to_vec();
         targets.retain(|target| !self.over.contains(&(target.pid, target.start)));
-        // Of targets that are no longer remembered nothing is said: their ends need no place.
+        // Forgets the exits of targets that are no longer remembered.
         self.ended.retain(|(pid, _)| targets.iter().any(|target| target.pid == *pid));
         let mut ended = self.ended.clone();
         for target in &mut targets {
-            // One number may be that of several, one after the other.
+            // Several targets may have had the same pid, one after the other.
             if let Some(at) = ended.iter().position(|(pid, _)| *pid == target.pid) {
                 target.ended = Some(ended.remove(at).1);
             }
@@ -414,23 +413,23 @@ impl Worker {
     }
 }
 
-/// Why kernel frames have no names, and what to do.
+/// Why kernel frames have no names, and the fix.
 const NAMELESS: &str = "the kernel's functions have no names here, because it hides their addresses; run sampletop as root, with kernel.kptr_restrict below 2";
 
-/// CPU of the sampler and this thread, and of the whole process, averaged over the last 5 s.
+/// CPU use of the sampler and this thread, and of the whole process, averaged over the last 5 s.
 struct OwnCpu {
-    /// (when, CPU ns of both threads until then, of all), oldest first.
+    /// (time, CPU ns of both threads, CPU ns of the process), oldest first.
     readings: VecDeque<(Instant, u64, u64)>,
 }
 
 impl OwnCpu {
-    /// Whatever was used up to now was used to begin: the sampler may have loaded programs into the
-    /// kernel.
+    /// Starts with readings of zero, so that the first average includes the CPU time used before:
+    /// the sampler may have loaded programs into the kernel.
     fn begin() -> OwnCpu {
         OwnCpu { readings: VecDeque::from([(Instant::now(), 0, 0)]) }
     }
 
-    /// Of the two threads, and of all.
+    /// Returns the use of both threads and of the process, percent of one core.
     fn percents(&mut self, sampler_ns: u64) -> (f64, f64) {
         let (both, all) = (sampler_ns + clock::thread_cpu(), clock::process_cpu());
         let now = Instant::now();
@@ -473,7 +472,7 @@ mod tests {
     fn all_threads_use_as_much_as_two_of_them() {
         let mut own = OwnCpu::begin();
         std::thread::sleep(Duration::from_millis(2));
-        // What the sampler had used before the reducer began is in both.
+        // Both figures include what the sampler had used before the reducer started.
         let sampler = clock::process_cpu().saturating_sub(clock::thread_cpu());
         let (two, all) = own.percents(sampler);
         assert!(two > 0.0 && two <= all, "{two} {all}");
@@ -535,7 +534,7 @@ mod tests {
             stopped: false,
             interval_ns: 10_000_000,
         };
-        // Only what is meant for the first second can come at all.
+        // With this interval only the publications of the first second can arrive.
         let every = Duration::from_secs(3600);
         let to = Box::new(move |snapshot| drop(sender.send(snapshot)));
         let _reducer = Reducer::start(Inputs {

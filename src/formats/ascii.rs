@@ -37,11 +37,11 @@ pub fn fit(text: &str, width: usize) -> String {
 }
 
 /// Wraps [`ascii`] to lines of `width` columns, at blanks where the second half of a line has any.
-/// Returns at most `most` lines, never none; the last ends in `...` if the text is cut.
-pub fn wrap(text: &str, width: usize, most: usize) -> Vec<String> {
+/// Returns at most `max_lines` lines, never none; the last ends in `...` if the text is cut.
+pub fn wrap(text: &str, width: usize, max_lines: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for piece in pieces(text) {
-        let last = lines.len() == most;
+        let last = lines.len() == max_lines;
         let Some(line) = lines.last_mut() else { break };
         if line.len() + piece.len() <= width {
             line.push_str(&piece.to_string());

@@ -1,5 +1,4 @@
 //! Profiles as bytes and back: one module per format. Reads the model, opens no file.
-//! `file`).
 //!
 //! ```text
 //! text      for people and tickets

@@ -3,8 +3,8 @@
 //!
 //! The outermost frame is the group, the heaviest calls are on the left. It shows what the settings
 //! show, idle time only with `--idle`. Calls with less than a ten-thousandth of the time are merged
-//! into their caller, and so are calls deeper than [`DEEPEST`] frames. So the file stays small for
-//! any profile.
+//! into their caller, and so are calls deeper than [`MAX_DEPTH`] frames. So the file stays small
+//! for any profile.
 
 use std::io::{self, Write};
 
@@ -20,9 +20,9 @@ use super::trees::{self, Step};
 use super::{FRAMELESS, folded};
 
 /// Maximum frames of a stack, including its group; an image of 8,000 pixels.
-const DEEPEST: usize = 500;
+const MAX_DEPTH: usize = 500;
 /// Minimum share that a frame needs to be drawn: one in this many of the whole time.
-const LEAST: u64 = 10_000;
+const MIN_SHARE_DIVISOR: u64 = 10_000;
 
 pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> io::Result<()> {
     render(snapshot, settings, &project(snapshot, settings), out)
@@ -80,7 +80,7 @@ impl Stacks {
             group.own.value(metric) + roots.sum::<u64>()
         };
         self.total = projection.groups.iter().map(of_group).sum();
-        let least = (self.total / LEAST).max(1);
+        let least = (self.total / MIN_SHARE_DIVISOR).max(1);
         let ordered = projection.ordered(settings);
         for group in ordered.groups() {
             let group = &projection.groups[group as usize];
@@ -117,7 +117,7 @@ impl Stacks {
         for step in trees::walk(ordered, group) {
             match step {
                 Step::Enter(_) if dropped.is_some() => {}
-                Step::Enter(node) if weights[node as usize] < least || open.len() >= DEEPEST => {
+                Step::Enter(node) if weights[node as usize] < least || open.len() >= MAX_DEPTH => {
                     dropped = Some(node);
                     if let Some((_, time)) = open.last_mut() {
                         *time += weights[node as usize];

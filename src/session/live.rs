@@ -168,7 +168,7 @@ fn publication(sender: &Sender<Message>) -> Publication {
 enum Outcome {
     Asked,
     /// A signal, or the terminal is gone.
-    Told,
+    Terminated,
     /// The terminal failed, or the awaited process cannot be watched.
     Failed(Failure),
 }
@@ -207,7 +207,7 @@ struct Live<'a> {
 impl Live<'_> {
     fn first(&mut self) {
         if let Ok((width, height)) = self.screen.size() {
-            self.tell(Input::Resize { width, height });
+            self.send_input(Input::Resize { width, height });
         }
         if self.lists() {
             self.list();
@@ -247,7 +247,7 @@ impl Live<'_> {
                         }
                     }
                     Err(RecvTimeoutError::Timeout) => break,
-                    Err(RecvTimeoutError::Disconnected) => return Outcome::Told,
+                    Err(RecvTimeoutError::Disconnected) => return Outcome::Terminated,
                 }
             }
             if self.lists() && self.listed.is_none_or(|at| at.elapsed() >= LIST_EVERY) {
@@ -296,7 +296,7 @@ impl Live<'_> {
 
     fn take(&mut self, message: Message) -> Option<Outcome> {
         let input = match message {
-            Message::Signal | Message::TerminalGone => return Some(Outcome::Told),
+            Message::Signal | Message::TerminalGone => return Some(Outcome::Terminated),
             Message::Continued => {
                 self.pacer.urgent();
                 return self.screen.resume().err().map(terminal_failed);
@@ -351,7 +351,7 @@ impl Live<'_> {
     }
 
     /// Passes an input to the app, with its time.
-    fn tell(&mut self, input: Input) -> Vec<Effect> {
+    fn send_input(&mut self, input: Input) -> Vec<Effect> {
         self.app.set_time(self.began.elapsed());
         self.app.update(input)
     }
@@ -359,7 +359,7 @@ impl Live<'_> {
     /// Passes an input to the app and carries out its effects; returns the outcome if that ends the
     /// loop.
     fn update(&mut self, input: Input) -> Option<Outcome> {
-        let mut effects: VecDeque<Effect> = self.tell(input).into();
+        let mut effects: VecDeque<Effect> = self.send_input(input).into();
         while let Some(effect) = effects.pop_front() {
             let done = match effect {
                 Effect::Quit { end_child } => {
@@ -411,7 +411,7 @@ impl Live<'_> {
                     match begun {
                         Ok(watch) => self.watch = Some(watch),
                         Err(failure) => {
-                            effects.extend(self.tell(Input::AttachFailed(failure.sentence)))
+                            effects.extend(self.send_input(Input::AttachFailed(failure.sentence)))
                         }
                     }
                     self.pacer.urgent();
@@ -445,7 +445,7 @@ impl Live<'_> {
         });
         if let Err(error) = thread {
             let sentence = format!("cannot start a thread to export: {error}");
-            self.tell(Input::Notice(sentence, Severity::Error));
+            self.send_input(Input::Notice(sentence, Severity::Error));
         }
     }
 
@@ -473,7 +473,7 @@ impl Live<'_> {
             })
             .collect();
         self.cpu_before = cpu_now;
-        self.tell(Input::Processes(rows));
+        self.send_input(Input::Processes(rows));
         self.pacer.urgent();
     }
 
@@ -506,8 +506,8 @@ impl Live<'_> {
         }
         match outcome {
             Outcome::Failed(failure) => Err(failure),
-            Outcome::Asked | Outcome::Told if saved => Ok(ExitCode::Success),
-            Outcome::Asked | Outcome::Told => match child.flatten() {
+            Outcome::Asked | Outcome::Terminated if saved => Ok(ExitCode::Success),
+            Outcome::Asked | Outcome::Terminated => match child.flatten() {
                 Some(code) if matches!(config.target, Some(TargetSpec::Command(_))) => Ok(code),
                 _ => check_observed(last.as_deref()),
             },

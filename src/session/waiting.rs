@@ -14,7 +14,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// abandoned.
 pub struct Waiting {
     batches: Sender<Vec<Asked>>,
-    looking: bool,
+    busy: bool,
     waiting: Option<Vec<Asked>>,
     due: Instant,
 }
@@ -39,7 +39,7 @@ impl Waiting {
                 }
             }
         })?;
-        Ok(Waiting { batches, looking: false, waiting: None, due: Instant::now() })
+        Ok(Waiting { batches, busy: false, waiting: None, due: Instant::now() })
     }
 
     pub fn ask(&mut self, batch: Vec<Asked>, now: Instant) {
@@ -49,24 +49,24 @@ impl Waiting {
 
     /// Notes that the thread has answered.
     pub fn done(&mut self, now: Instant) {
-        self.looking = false;
+        self.busy = false;
         self.go_on(now);
     }
 
     /// Returns the time until [`Waiting::go_on`] has something to do; `None`: only a new event
     /// decides.
     pub fn due_in(&self, now: Instant) -> Option<Duration> {
-        let waits = !self.looking && self.waiting.is_some();
+        let waits = !self.busy && self.waiting.is_some();
         waits.then(|| self.due.saturating_duration_since(now))
     }
 
     /// Sends the queued batch to the thread, if it is due.
     pub fn go_on(&mut self, now: Instant) {
-        if self.looking || now < self.due {
+        if self.busy || now < self.due {
             return;
         }
         if let Some(batch) = self.waiting.take() {
-            self.looking = self.batches.send(batch).is_ok();
+            self.busy = self.batches.send(batch).is_ok();
             self.due = now + EVERY;
         }
     }
@@ -75,12 +75,12 @@ impl Waiting {
 /// Returns the answers of one batch that arrive within `timeout`.
 pub fn observe_once(batch: Vec<Asked>, timeout: Duration) -> Vec<Answer> {
     let (sender, answers): (_, Receiver<Answer>) = channel();
-    let looking = std::thread::Builder::new().name("waits".into()).spawn(move || {
+    let spawned = std::thread::Builder::new().name("waits".into()).spawn(move || {
         Waits::default().observe_all(&batch, |answer| sender.send(answer).is_ok());
     });
     let deadline = Instant::now() + timeout;
     let mut found = Vec::new();
-    if looking.is_ok() {
+    if spawned.is_ok() {
         // Ends when all answers have arrived and the sender is dropped.
         while let Ok(answer) =
             answers.recv_timeout(deadline.saturating_duration_since(Instant::now()))
@@ -110,21 +110,21 @@ mod tests {
             Waiting::start(move |batch| sender.send(batch).is_ok()).expect("a thread");
         let now = Instant::now() + Duration::from_secs(1);
         waiting.ask(vec![unknown(1)], now);
-        assert!(waiting.looking);
+        assert!(waiting.busy);
         waiting.ask(vec![unknown(2)], now);
         waiting.ask(vec![unknown(3)], now);
         assert_eq!(waiting.due_in(now), None);
         assert_eq!(answers.recv().expect("an answer"), vec![]);
         waiting.done(now);
-        assert!(!waiting.looking);
+        assert!(!waiting.busy);
         assert_eq!(waiting.waiting, Some(vec![unknown(3)]));
         assert_eq!(waiting.due_in(now), Some(EVERY));
         waiting.go_on(now + EVERY);
-        assert!(waiting.looking && waiting.waiting.is_none());
+        assert!(waiting.busy && waiting.waiting.is_none());
     }
 
     #[test]
-    fn looking_once_ends_with_the_last_answer() {
+    fn observing_once_ends_with_the_last_answer() {
         let begun = Instant::now();
         assert_eq!(observe_once(vec![unknown(1)], Duration::from_secs(600)), vec![]);
         assert!(begun.elapsed() < Duration::from_secs(300), "it did not wait for its time to pass");

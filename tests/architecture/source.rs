@@ -19,10 +19,14 @@ impl SourceFile {
         (node(&self.place), self.place.len() == 1)
     }
 
-    /// Returns the lines without the unit tests at its end.
+    /// Returns the tokens without the unit tests at its end.
     pub fn shipped(&self) -> &[String] {
         let tests = ["#", "[", "cfg", "(", "test", ")", "]", "mod"];
-        let end = self.tokens.windows(tests.len()).position(|w| w.iter().eq(tests.iter()));
+        // `mod tests;` names a file, and shipped code may follow it.
+        let inline = |at: &usize| self.tokens.get(at + tests.len() + 1).is_some_and(|t| t == "{");
+        let starts = self.tokens.windows(tests.len()).enumerate();
+        let mut starts = starts.filter(|(_, w)| w.iter().eq(tests.iter())).map(|(at, _)| at);
+        let end = starts.find(inline);
         &self.tokens[..end.unwrap_or(self.tokens.len())]
     }
 

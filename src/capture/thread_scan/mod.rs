@@ -25,6 +25,8 @@ mod observation_rules;
 pub mod parked_rotation;
 mod rows;
 mod stacks;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 

@@ -8,7 +8,8 @@ use crate::model::projection::settings::Metric;
 use crate::model::vocabulary::frame::SECOND;
 use crate::model::vocabulary::state::State;
 
-/// The service of the other formats' tests, with a slower price, another lock, and a new thread.
+/// Returns the service of the other formats' tests, with a slower price, another lock, and a new
+/// thread.
 fn after() -> Vec<Stack> {
     let mut stacks = fixture::service();
     stacks[1].own = ran(5200, 520);
@@ -40,7 +41,7 @@ fn written(
     String::from_utf8(out).expect("UTF-8")
 }
 
-/// Measured on another machine, at another interval.
+/// Returns a snapshot measured on another machine, at another interval.
 fn changed() -> Snapshot {
     let mut snapshot = fixture::snapshot();
     let mut session = fixture::session();
@@ -117,7 +118,7 @@ fn a_profile_and_itself_are_the_same() {
     assert!(!head.contains('!') && !head.contains("Only"), "{text}");
 }
 
-/// A drawn path of callers: omitted parts of a chain are counted.
+/// Counts the omitted parts of a drawn chain of callers.
 #[test]
 fn chains_lose_their_middle() {
     let all = |chain, only| -> Vec<usize> { lines(chain, only).0 };

@@ -20,7 +20,7 @@ const TOP: usize = 30;
 const NAMES: usize = 8;
 /// Minimum share of the shown time that a tree row needs, percent, unless the settings say
 /// otherwise.
-const LEAST_PERCENT: f64 = 1.0;
+const MIN_PERCENT: f64 = 1.0;
 const TREE_LINES: usize = 200;
 
 pub(super) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
@@ -301,7 +301,7 @@ pub(super) fn signed(per: Per, figure: f64) -> String {
 
 fn tree(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let diff = &report.diff;
-    let percent = report.settings.filters.min_percent.active().copied().unwrap_or(LEAST_PERCENT);
+    let percent = report.settings.filters.min_percent.active().copied().unwrap_or(MIN_PERCENT);
     let shown =
         diff.measured(&report.projections.map(|projection| projection.total.value(diff.metric)));
     let least = shown.before.max(shown.after) * percent / 100.0;

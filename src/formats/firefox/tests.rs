@@ -9,7 +9,7 @@ use crate::model::vocabulary::frame::{
 const START: Ns = fixture::START;
 const MS: u64 = fixture::MS;
 
-/// A session of `seconds` with one thread that runs, and one that waits in `recv`.
+/// Returns a session of `seconds` with one thread that runs, and one that waits in `recv`.
 fn session(seconds: u64) -> Snapshot {
     let mut recorder = Recorder::new(START, Limits::default());
     let frames = |offsets: &[u64]| -> Vec<RawFrame> {

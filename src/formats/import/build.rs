@@ -1,4 +1,4 @@
-//! Stacks and their time -> a snapshot. All bounds of what a file may make us hold are here.
+//! Converts stacks and their time to a snapshot. Enforces all limits on the memory for a file.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,48 +19,48 @@ use crate::model::vocabulary::frame::{
 use crate::model::vocabulary::state::{RawState, State};
 use crate::model::vocabulary::text::clean;
 
-/// Facts that are kept; the time of others goes to `(other)`.
+/// Maximum facts kept; the time of the rest is booked to `(other)`.
 const FACTS_MAX: usize = 200_000;
-/// Threads that stay apart.
+/// Maximum threads kept apart.
 const THREADS_MAX: usize = 20_000;
-/// Frames of a stack; further out they are cut. A saved profile holds 8,192.
+/// Maximum frames of a stack; the outermost beyond it are cut. A saved profile holds 8,192.
 const DEPTH_MAX: usize = 8_000;
-/// Functions in one frame.
+/// Maximum functions in one frame.
 const INLINED_MAX: usize = 128;
-/// Thread time of all facts, ns: it is summed in 64 bits.
+/// Maximum thread time of all facts, ns: sums have 64 bits.
 const SUM_MAX: u64 = u64::MAX / 4;
-/// The longest span, ns: 36 years.
+/// Maximum duration of a profile, ns: 36 years.
 const SPAN_MAX: Ns = 1 << 60;
-/// Bytes of a thread's name.
+/// Maximum length of a thread's name, bytes.
 const THREAD_NAME_CAP: usize = 256;
 
-/// What a file says of who spent the time.
+/// The thread that spent the time, as far as the file says.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Who<'a> {
+pub struct Owner<'a> {
     pub pid: u32,
     pub tid: Option<u32>,
-    /// Cleaned where it is kept. Without one it is time of all threads.
+    /// Unclean; cleaned before it is stored. `None`: the time of all threads.
     pub name: Option<&'a str>,
     pub kind: ThreadKind,
 }
 
-/// What a file says of itself.
+/// The file's metadata.
 #[derive(Clone, Debug, Default)]
 pub struct About {
-    /// What was profiled, where that is said.
+    /// The profiled program, if the file names it.
     pub title: Arc<str>,
     /// Shown in place of the backend.
     pub capture: String,
-    /// ns since 1970; 0 where it is not known.
+    /// ns since 1970; 0 if unknown.
     pub started_unix_ns: i64,
-    /// ns; 0 where it is not known.
+    /// ns; 0 if unknown.
     pub duration: Ns,
-    /// ns; 0 where it is not known.
+    /// ns; 0 if unknown.
     pub interval_ns: u64,
     pub metric: Metric,
-    /// One sentence on what was taken for granted.
+    /// An assumption made for the import, as one sentence.
     pub notice: Option<String>,
-    /// What is not shown of it, without the figures of this module.
+    /// What of the file is not shown, without the counts of this module.
     pub lost: Vec<String>,
 }
 
@@ -69,11 +69,11 @@ type Thread = (ThreadKey, NameId);
 pub struct Builder {
     interner: Interner,
     frames: HashMap<Named, RawFrame>,
-    /// By process, number, name and kind.
+    /// By process, thread number, name and kind.
     threads: HashMap<(u32, Option<u32>, Arc<str>, ThreadKind), Thread>,
     facts: FxHashMap<FactKey, Weights>,
     sum: u64,
-    /// Stacks whose time went to `(other)`, and stacks that were cut.
+    /// Stacks whose time was booked to `(other)`, and stacks that were cut.
     other: u64,
     cut: u64,
 }
@@ -91,8 +91,8 @@ impl Builder {
         }
     }
 
-    /// A machine frame: its function, then what was inlined into it. Not empty; text in it is
-    /// clean.
+    /// Adds a machine frame: its function, then the functions inlined into it. `locations` is not
+    /// empty, and its texts are clean.
     pub fn frame(&mut self, mut locations: Vec<Location>, build_id: Option<Arc<str>>) -> RawFrame {
         locations.truncate(INLINED_MAX);
         let named = Named { locations: locations.into(), pending: false, build_id };
@@ -107,10 +107,10 @@ impl Builder {
         frame
     }
 
-    /// Books time to a stack, the innermost frame first. `None`: more time than can be added up.
+    /// Books time to a stack, innermost frame first. `None` if the sum of all time would overflow.
     pub fn add(
         &mut self,
-        who: Who<'_>,
+        owner: Owner<'_>,
         stack: &mut Vec<RawFrame>,
         state: State,
         weights: Weights,
@@ -124,7 +124,7 @@ impl Builder {
             stack.push(RawFrame::marker(Marker::TooDeep));
             self.cut += 1;
         }
-        let (thread, name) = self.thread(who);
+        let (thread, name) = self.thread(owner);
         let state = RawState::Known(state);
         let mut key = FactKey { thread, name, stack: self.stack(stack), state };
         if self.facts.len() >= FACTS_MAX && !self.facts.contains_key(&key) {
@@ -139,21 +139,21 @@ impl Builder {
         self.interner.stack(frames)
     }
 
-    fn thread(&mut self, who: Who<'_>) -> Thread {
-        let name = clean(who.name.unwrap_or(ALL), THREAD_NAME_CAP);
-        let known = (who.pid, who.tid, Arc::from(&*name), who.kind);
+    fn thread(&mut self, owner: Owner<'_>) -> Thread {
+        let name = clean(owner.name.unwrap_or(ALL), THREAD_NAME_CAP);
+        let known = (owner.pid, owner.tid, Arc::from(&*name), owner.kind);
         if let Some(found) = self.threads.get(&known) {
             return *found;
         }
         let nth = self.threads.len() as u32 + 1;
-        // Threads without a number are told apart from those with one by their start.
-        let key = |tid, start| ThreadKey { pid: who.pid, tid, start };
+        // The start distinguishes threads without a number from those with one.
+        let key = |tid, start| ThreadKey { pid: owner.pid, tid, start };
         if self.threads.len() >= THREADS_MAX {
             return (key(0, 0), NameId::OTHER);
         }
-        let raw = RawName::of_runtime(nth.into()).of_kind(who.kind);
+        let raw = RawName::of_runtime(nth.into()).of_kind(owner.kind);
         self.interner.call(raw, &name);
-        let found = (who.tid.map_or(key(nth, 1), |tid| key(tid, 0)), self.interner.name(raw));
+        let found = (owner.tid.map_or(key(nth, 1), |tid| key(tid, 0)), self.interner.name(raw));
         self.threads.insert(known, found);
         found
     }
@@ -168,7 +168,7 @@ impl Builder {
         facts
             .iter()
             .for_each(|(key, weights)| *spent.entry(key.thread).or_default() += weights.wall_ns);
-        // Where its duration is not given, it took as long as the thread that took longest.
+        // Without a stated duration the profile lasted as long as its busiest thread's time.
         let span = if about.duration > 0 {
             about.duration
         } else {
@@ -223,7 +223,7 @@ impl Builder {
     }
 }
 
-/// A name that sampletop gives to time without a function.
+/// Returns whether sampletop itself gives this name to time without a function.
 pub fn is_marker(name: &str) -> bool {
     let bracketed = |marker: Marker| marker.text(Some("")).trim_end_matches(']').to_owned();
     Marker::ALL.into_iter().any(|marker| {

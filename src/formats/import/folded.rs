@@ -1,7 +1,7 @@
-//! One line per stack, `outermost;...;innermost VALUE`: of sampletop, flamegraph.pl, inferno,
-//! async-profiler (`collapsed`) and others. The format does not say what VALUE counts.
+//! Imports one line per stack, `outermost;...;innermost VALUE`: of sampletop, flamegraph.pl,
+//! inferno, async-profiler (`collapsed`) and others. The format does not define the unit of VALUE.
 
-use super::build::{About, Builder, Who, is_marker};
+use super::build::{About, Builder, Owner, is_marker};
 use crate::formats::saved::Opened;
 use crate::model::facts::history::Weights;
 use crate::model::facts::tables::{FrameKind, Location, Tier};
@@ -9,14 +9,14 @@ use crate::model::vocabulary::frame::RawFrame;
 use crate::model::vocabulary::state::State;
 use crate::model::vocabulary::text::{NAME_CAP, clean_bytes};
 
-/// ns that one of VALUE is taken for: it is what sampletop writes.
+/// Assumed ns per unit of VALUE: sampletop writes microseconds.
 const UNIT: f64 = 1_000.0;
 
-/// `None`: these are no such lines.
+/// Reads folded stacks. `None` if the lines have another form.
 pub fn read(bytes: &[u8]) -> Option<Result<Opened, String>> {
     let mut lines =
         bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
-    // Headers and remarks.
+    // Skips headers and comments.
     let mut lines = lines.by_ref().filter(|line| !line.starts_with(b"#")).peekable();
     let (first, _) = split(lines.peek()?)?;
     if split(first).is_some() {
@@ -37,10 +37,10 @@ pub fn read(bytes: &[u8]) -> Option<Result<Opened, String>> {
         stack.clear();
         let frames = frames.split(|byte| *byte == b';').rev().filter(|frame| !frame.is_empty());
         stack.extend(frames.map(|text| frame(&mut builder, text)));
-        // What is below half of a unit has no time.
+        // Less than half a nanosecond rounds to zero.
         let time = (value * UNIT).round() as u64;
         let weights = Weights { wall_ns: time, cpu_ns: time, ..Weights::default() };
-        if builder.add(Who::default(), &mut stack, State::Run, weights).is_none() {
+        if builder.add(Owner::default(), &mut stack, State::Run, weights).is_none() {
             return Some(Err("the values of these stacks are too large to be added up".into()));
         }
     }
@@ -59,7 +59,7 @@ pub fn read(bytes: &[u8]) -> Option<Result<Opened, String>> {
     })))
 }
 
-/// The stack, and its value: a number from 0.
+/// Splits a line into the stack and its value, a number of at least 0.
 fn split(line: &[u8]) -> Option<(&[u8], f64)> {
     let blank = line.iter().rposition(|byte| *byte == b' ' || *byte == b'\t')?;
     let (stack, value) = (line[..blank].trim_ascii_end(), &line[blank + 1..]);
@@ -71,7 +71,7 @@ fn split(line: &[u8]) -> Option<(&[u8], f64)> {
 
 fn frame(builder: &mut Builder, text: &[u8]) -> RawFrame {
     let text = clean_bytes(text, NAME_CAP);
-    // What kind of code it is stands at the end, by flamegraph.pl's and async-profiler's habit.
+    // A suffix gives the kind of code, by convention of flamegraph.pl and async-profiler.
     let (name, kind, tier) = match text.rsplit_once("_[") {
         Some((name, "k]")) => (name, FrameKind::Kernel, None),
         Some((name, "j]")) => (name, managed(name), None),
@@ -92,7 +92,7 @@ fn frame(builder: &mut Builder, text: &[u8]) -> RawFrame {
     builder.frame(vec![Location { function, module, file: None, line: None, kind, tier }], None)
 }
 
-/// Code that a runtime compiled: Java's has a class.
+/// Returns the kind of code that a runtime compiled: Java names have a class.
 fn managed(name: &str) -> FrameKind {
     if name.contains(['.', '/']) { FrameKind::Java } else { FrameKind::Jit }
 }
@@ -109,7 +109,7 @@ mod tests {
         read(text.as_bytes()).expect("stacks").expect("one value each")
     }
 
-    /// Every stack of the one group, and its us.
+    /// Returns every stack of the only group, with its time in us.
     fn stacks(opened: &Opened) -> Vec<String> {
         let projection = project(&opened.snapshot, &opened.settings);
         assert_eq!(
@@ -142,7 +142,7 @@ mod tests {
             ["java;[torn] 3", "java;start;run 8", "java;start;run;vfs_read 5"]
         );
         assert_eq!(opened.lost, None);
-        // As long as the one thread there is, from a moment that is not known.
+        // The duration is that of the only thread; the start is unknown.
         assert_eq!((opened.snapshot.at, opened.snapshot.session.started_unix_ns), (16_000, 0));
     }
 

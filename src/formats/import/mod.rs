@@ -1,15 +1,15 @@
-//! Profiles that other tools wrote, as snapshots: the live view, the formats and every setting work
+//! Imports profiles of other tools as snapshots. The live view, the formats and all settings work
 //! on them as on a session.
 //!
 //! ```text
-//! pprof     profile.proto, packed or not
+//! pprof     profile.proto, gzipped or not
 //! folded    one line per stack, as flame graph tools read it
 //! build     stacks and their time -> facts, tables, a snapshot
 //! ```
 //!
-//! The bytes decide which it is. Such a file says less than sampletop knows of its own: nothing
-//! of how well it was measured, one span without history, often no threads. What is not there stays
-//! empty, and the session has no version.
+//! The content decides which format it is. Such files lack much that sampletop records: no quality
+//! of measurement, one span without history, often no threads. Missing data stay empty, and the
+//! session has no version.
 
 mod build;
 mod folded;
@@ -21,14 +21,14 @@ use flate2::read::MultiGzDecoder;
 
 use crate::formats::saved::Opened;
 
-/// What a packed file may unpack to, bytes: ten times a day of a busy server.
+/// Maximum size after decompression, bytes: ten times a day of a busy server.
 const UNPACKED_MAX: usize = 256 << 20;
 
-/// What is said of bytes that are in no format at all.
+/// The error for bytes in no known format.
 pub const NO_PROFILE: &str = "this is no profile: not sampletop's own, nor pprof's, nor folded stacks; write one with `sampletop record -o NAME.sampletop`";
 
-/// Reads `file`, which is untrusted. `None`: it is in no format that is known here. An error is
-/// one sentence: it is, and cannot be shown.
+/// Reads `file`, which is untrusted. `None`: its format is unknown here. An error: the format is
+/// known, but the profile cannot be shown; one sentence.
 pub fn read(file: &[u8]) -> Option<Result<Opened, String>> {
     if !file.starts_with(&[0x1f, 0x8b]) {
         return read_unpacked(file);

@@ -205,8 +205,8 @@ fn path<'a>(nodes: &'a [Value], node: &'a Value) -> Vec<&'a str> {
     path
 }
 
-/// Checks that own times sum to totals and roots to groups; each figure may be half a microsecond
-/// off.
+/// Checks that own times sum to totals, and roots to groups. Each figure may be off by half a
+/// microsecond.
 fn check_sums(value: &Value) {
     for group in list(value, "groups") {
         let nodes = list(group, "nodes");

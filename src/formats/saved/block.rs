@@ -1,5 +1,4 @@
-//! How a file is cut into blocks that stand for themselves, and how they are found again in one
-//! that was damaged.
+//! Splits a file into self-contained blocks, and finds the intact ones in a damaged file.
 //!
 //! ```text
 //! file   = HEAD block*
@@ -7,8 +6,8 @@
 //!          crc32(the 20 bytes before)[4] payload
 //! ```
 //!
-//! Numbers are little-endian; `payload` is raw deflate of `packed` bytes, which unpacks to exactly
-//! `unpacked`.
+//! Numbers are little-endian. `payload` is raw deflate data of `packed` bytes, which decompress to
+//! exactly `unpacked` bytes.
 
 use std::io::{self, Read, Write};
 
@@ -16,16 +15,17 @@ use flate2::Compression;
 use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 
-/// What a file begins with: for people, and for programs that tell files by their first bytes.
+/// The first bytes of a file: a line of text, which also serves tools as magic number.
 pub const HEAD: &[u8] = b"sampletop profile\n";
 
 const MARKER: [u8; 4] = [0xb5, b's', b't', b'b'];
 const HEADER: usize = 24;
 
-/// The most that one block unpacks to, bytes.
+/// Maximum size of one decompressed block, bytes.
 pub const UNPACKED_MAX: usize = 16 << 20;
 
-/// Writes one block of these parts, each of which is packed by what is common in it.
+/// Writes one block of `parts`. Flushes the compressor between them: each part gets codes that suit
+/// its data.
 pub fn write(out: &mut dyn Write, kind: u32, parts: &[&[u8]]) -> io::Result<()> {
     let unpacked = parts.iter().map(|part| part.len()).sum();
     let mut packer = DeflateEncoder::new(Vec::with_capacity(unpacked / 2), Compression::default());
@@ -56,7 +56,7 @@ fn crc(bytes: &[u8]) -> u32 {
     crc.sum()
 }
 
-/// A block whose bytes are those that were written.
+/// A block whose checksum matches its payload.
 pub struct Block<'a> {
     pub kind: u32,
     unpacked: usize,
@@ -64,15 +64,15 @@ pub struct Block<'a> {
 }
 
 impl Block<'_> {
-    /// How much there is in it.
+    /// Returns the size after decompression, bytes.
     pub fn unpacked_len(&self) -> usize {
         self.unpacked
     }
 
-    /// What is in it. `None`: it is not what its header says.
+    /// Decompresses the block. `None` if the size differs from the header's.
     pub fn unpack(&self) -> Option<Vec<u8>> {
         let mut bytes = Vec::with_capacity(self.unpacked.min(1 << 20));
-        // One more than there may be, to see that there is not more.
+        // One byte above the limit, so that excess data are detected.
         DeflateDecoder::new(self.payload)
             .take(self.unpacked as u64 + 1)
             .read_to_end(&mut bytes)
@@ -81,10 +81,12 @@ impl Block<'_> {
     }
 }
 
-/// The sound blocks of a file, in its order. What lies between them is passed over: the next marker
-/// with a sound header behind it is where the next block begins. That is looked for inside of
-/// unsound blocks, too, where bytes may be missing, but only until as much was looked at as there
-/// is in the file, twice: headers that lead nowhere must not cost more.
+/// Iterates over a file's intact blocks, in file order. Between them it skips to the next marker
+/// with a valid header.
+///
+/// The search also covers the inside of corrupt blocks, since bytes may be missing there. It skips
+/// corrupt blocks once their sizes exceed twice the file's. This bounds the cost of misleading
+/// headers.
 pub fn blocks(file: &[u8]) -> impl Iterator<Item = Block<'_>> {
     let mut at = 0;
     let mut in_vain = 0;
@@ -96,7 +98,8 @@ pub fn blocks(file: &[u8]) -> impl Iterator<Item = Block<'_>> {
                 continue;
             };
             let Some(payload) = file.get(at + HEADER..at + HEADER + header.packed) else {
-                // Cut off within it; or the marker is part of something else, and another follows.
+                // The payload is cut off, or this marker is part of other data and another one
+                // follows.
                 at += HEADER;
                 continue;
             };
@@ -117,7 +120,7 @@ struct Header {
     crc: u32,
 }
 
-/// `None`: these bytes are not a header.
+/// Parses a header. `None` if the bytes are none.
 fn header(bytes: &[u8]) -> Option<Header> {
     let (header, _) = bytes.split_first_chunk::<HEADER>()?;
     let number = |nth: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| header[nth * 4 + byte]));
@@ -185,7 +188,7 @@ mod tests {
         write(&mut file, 1, &[&zeros]).expect("just fits");
         assert_eq!(read(&file), [(1, UNPACKED_MAX)]);
         assert!(write(&mut file, 1, &[&zeros, &[0]]).is_err());
-        // Its header made to promise less, or more.
+        // Headers with too small and too large an unpacked size.
         for unpacked in [10_u32, UNPACKED_MAX as u32 - 1, UNPACKED_MAX as u32 + 1, u32::MAX] {
             let mut file = file.clone();
             file[8..12].copy_from_slice(&unpacked.to_le_bytes());

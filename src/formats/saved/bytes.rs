@@ -1,12 +1,12 @@
-//! Numbers and text in a block, and back. The input is untrusted: every number is checked
-//! against what is left.
+//! Encodes and decodes the numbers and texts of a block. The input is untrusted: every number is
+//! checked against the remaining bytes.
 
 use std::sync::Arc;
 
 use crate::model::facts::packed;
 use crate::model::vocabulary::text::clean;
 
-/// The longest text that is kept, bytes: command lines, notices; names have
+/// Maximum length of a text (command lines, notices), bytes; names have
 /// [`crate::model::vocabulary::text::NAME_CAP`].
 const TEXT_CAP: usize = 16 << 10;
 
@@ -16,7 +16,7 @@ pub struct Put {
 }
 
 impl Put {
-    /// Seven bits a byte, the lowest first.
+    /// Appends a varint: seven bits per byte, the lowest first.
     pub fn number(&mut self, value: u64) {
         packed::put(&mut self.bytes, value);
     }
@@ -25,7 +25,7 @@ impl Put {
         self.number(value as u64);
     }
 
-    /// Small where it is near zero.
+    /// Appends a zigzag varint, which is short for values near zero.
     pub fn signed(&mut self, value: i64) {
         self.number(packed::zigzag(value));
     }
@@ -34,7 +34,7 @@ impl Put {
         self.number(value.into());
     }
 
-    /// All of its bits.
+    /// Appends all 64 bits.
     pub fn float(&mut self, value: f64) {
         self.bytes.extend(value.to_bits().to_le_bytes());
     }
@@ -48,7 +48,7 @@ impl Put {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Whether there is one, then what `put` writes of it.
+    /// Appends a flag for whether there is a value, then what `put` writes of it.
     pub fn option<T>(&mut self, value: Option<T>, put: impl FnOnce(&mut Put, T)) {
         self.flag(value.is_some());
         if let Some(value) = value {
@@ -57,7 +57,7 @@ impl Put {
     }
 }
 
-/// Reads from the front; `None` wherever the bytes do not say what is asked for.
+/// Reads from the front. Each method returns `None` if the bytes do not hold such a value.
 pub struct Take<'a>(pub &'a [u8]);
 
 impl<'a> Take<'a> {
@@ -69,7 +69,7 @@ impl<'a> Take<'a> {
         self.number()?.try_into().ok()
     }
 
-    /// How many follow, of which each takes at least `bytes`.
+    /// Reads the count of the following entries, each of at least `bytes` bytes.
     pub fn count(&mut self, bytes: usize) -> Option<usize> {
         let count = usize::try_from(self.number()?).ok()?;
         (count <= self.0.len() / bytes).then_some(count)
@@ -93,7 +93,7 @@ impl<'a> Take<'a> {
         Some(f64::from_bits(u64::from_le_bytes(*bits)))
     }
 
-    /// Cleaned.
+    /// Reads a text and cleans it.
     pub fn text(&mut self) -> Option<Arc<str>> {
         let text = std::str::from_utf8(self.piece()?).ok()?;
         Some(clean(text, TEXT_CAP).into())
@@ -113,11 +113,11 @@ impl<'a> Take<'a> {
         }
     }
 
-    /// A moment or a span that sums of such cannot carry beyond 64 bits: at most [`LONGEST`].
+    /// Reads a time or duration of at most [`LONGEST`], so that sums of a few fit in 64 bits.
     pub fn ns(&mut self) -> Option<u64> {
         self.number().filter(|ns| *ns <= LONGEST)
     }
 }
 
-/// ns, some 73 years.
+/// Maximum time or duration, ns: some 73 years.
 pub const LONGEST: u64 = 1 << 61;

@@ -1,12 +1,12 @@
-//! History in blocks: each holds some buckets, and is understood without the others.
+//! Saves the history in blocks. Each holds some buckets and can be decoded without the others.
 //!
 //! ```text
 //! block  = count, (start, width, head)*, first columns*, second columns* ...
 //! ```
 //!
-//! Heads and columns are those of `model::facts::packed`; the columns of all buckets stand
-//! together, which packs better. The cumulative table is written in pieces of the same form, which
-//! have no time.
+//! Heads and columns are those of `model::facts::packed`. The columns of all buckets are stored
+//! together, which compresses better. The cumulative table is written in pieces of the same form,
+//! which have no time.
 
 use std::io::{self, Write};
 
@@ -16,15 +16,16 @@ use crate::model::facts::history::{Fact, History, Parts};
 use crate::model::facts::packed::{COLUMNS, Head, Packed};
 use crate::model::facts::tables::Tables;
 
-/// Thread time of all buckets, and of the cumulative table, ns: both together fit into 64 bits.
+/// Maximum thread time of all buckets, and of the cumulative table, ns. The sum of both fits in 64
+/// bits.
 const SUM_MAX: u64 = u64::MAX / 2;
 
-/// How much of a history there is; a file says so first.
+/// Numbers of buckets and facts in a history. The file states them first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     pub sealed: u64,
     pub open: u64,
-    /// Facts.
+    /// In facts, not buckets.
     pub cumulative: u64,
 }
 
@@ -38,7 +39,7 @@ impl Counts {
     }
 }
 
-/// The newest first: of a file that was cut off they are there.
+/// Writes the newest buckets first, so that a truncated file still has them.
 pub fn write(history: &History, out: &mut dyn Write) -> io::Result<()> {
     let mut block =
         Buckets { kind: kind::OPEN, count: 0, heads: Put::default(), columns: Default::default() };
@@ -50,7 +51,7 @@ pub fn write(history: &History, out: &mut dyn Write) -> io::Result<()> {
     block.kind = kind::CUMULATIVE;
     let mut facts: Vec<Fact> = history.cumulative().iter().copied().collect();
     facts.sort_unstable_by_key(|(key, _)| *key);
-    // Times of waits are counted from here.
+    // Start times of waits are relative to this time.
     let (started, _) = history.span();
     for piece in facts.chunks(2_000) {
         block.add(&Packed::new(started, started, piece.to_vec()), out)?;
@@ -64,7 +65,7 @@ pub fn write(history: &History, out: &mut dyn Write) -> io::Result<()> {
     block.end(out)
 }
 
-/// So much of history is lost with one block, bytes.
+/// Target size of a block, bytes: a damaged block loses this much history.
 const BLOCK: usize = 128 << 10;
 
 struct Buckets {
@@ -102,19 +103,19 @@ impl Buckets {
     }
 }
 
-/// What was read of it so far.
+/// The buckets read so far.
 #[derive(Default)]
 pub struct Found {
     sealed: Vec<Packed>,
     open: Vec<Packed>,
     cumulative: Vec<Packed>,
-    /// Of all buckets, and of the cumulative table: wall and CPU time, ns. Sums of them must fit.
+    /// Wall and CPU time of all buckets, and of the cumulative table, ns. Each sum must fit.
     sums: [(u64, u64); 2],
 }
 
 impl Found {
-    /// Takes a block of one of the three kinds. `None`: it is not sound; the buckets before that
-    /// are kept.
+    /// Decodes a block of one of the three kinds. `None` if it is corrupt; the buckets before the
+    /// corrupt one are kept.
     pub fn take(
         &mut self,
         kind: u32,
@@ -129,7 +130,7 @@ impl Found {
             let end = start.checked_add(take.ns()?)?;
             heads.push((start, end, Head::take(&mut take.0)?));
         }
-        // Where the next bucket's part of each column begins.
+        // The offset of the next bucket's part in each column.
         let mut columns: [&[u8]; COLUMNS] = [&[]; COLUMNS];
         for (nth, column) in columns.iter_mut().enumerate() {
             let lengths = heads.iter().map(|(.., head)| head.lengths[nth]);
@@ -147,7 +148,7 @@ impl Found {
             budget.take(bytes.len() + size_of::<Packed>() + 64)?;
             let packed = Packed::from_bytes(start, end, &bytes)?;
             if kind != kind::SEALED {
-                // These are not held packed.
+                // Facts of these kinds are not kept packed in memory.
                 budget.take(packed.len() * size_of::<Fact>())?;
             }
             let sums = &mut self.sums[usize::from(kind == kind::CUMULATIVE)];
@@ -162,7 +163,7 @@ impl Found {
         Some(())
     }
 
-    /// The history, and how much is missing in it.
+    /// Builds the history, and counts what is missing in it.
     pub fn history(
         mut self,
         (started, at): (u64, u64),
@@ -170,7 +171,8 @@ impl Found {
     ) -> Option<(History, Counts)> {
         self.sealed.sort_by_key(|bucket| bucket.start);
         self.open.sort_by_key(|bucket| bucket.start);
-        // What overlaps was not written by us; the cumulative table has each fact once.
+        // sampletop writes no overlapping buckets, so these are corrupt. The cumulative table has
+        // each fact once.
         let mut till = 0;
         let mut follows = |bucket: &Packed| {
             let follows = till <= bucket.start && bucket.start < bucket.end;
@@ -193,8 +195,8 @@ impl Found {
     }
 }
 
-/// The sums with these facts. `None`: they name what the tables do not have, or last longer than
-/// anything does.
+/// Adds these facts to the sums. `None` if they name ids that the tables lack, or exceed the
+/// maximum time.
 fn check(packed: &Packed, (mut wall, mut cpu): (u64, u64), tables: &Tables) -> Option<(u64, u64)> {
     for (key, weights) in packed.iter() {
         let known = (key.stack.0 as usize) < tables.stack_count()

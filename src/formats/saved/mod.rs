@@ -1,5 +1,4 @@
-//! sampletop's own format, `.sampletop`: a whole snapshot, with everything that any setting can
-//! show of it.
+//! sampletop's own format, `.sampletop`: a whole snapshot, with all data that any setting can show.
 //!
 //! ```text
 //! block     blocks with checksums, found again in a damaged file
@@ -12,9 +11,11 @@
 //! ```
 //!
 //! A file is the line `sampletop profile`, then blocks in the order of the list above, then the
-//! session again. What is damaged costs its block. Facts whose stacks were lost keep their time,
-//! under a frame that says so. Blocks of unknown kinds are passed over, so they may be added at any
-//! time; any other change makes another [`FORMAT`], and older ones are read for ever.
+//! session again. Damage costs only the damaged block. Facts whose stacks were lost keep their
+//! time, under a frame that says so.
+//!
+//! Readers skip blocks of unknown kinds, so new kinds may be added at any time. Any other change
+//! increments [`FORMAT`], and readers support older formats for ever.
 
 pub mod block;
 mod bytes;
@@ -35,10 +36,10 @@ use crate::model::vocabulary::text::clean;
 pub use tables::LOST;
 pub use threads::shown as shown_argument;
 
-/// What this sampletop writes, and the newest that it reads.
+/// The format that this version writes, and the newest that it reads.
 pub const FORMAT: u64 = 1;
 
-/// What blocks hold. Numbers are never used again.
+/// Kinds of blocks. A number is never reused.
 pub mod kind {
     pub const SESSION: u32 = 1;
     pub const SETTINGS: u32 = 2;
@@ -52,7 +53,7 @@ pub mod kind {
     pub const BUILDS: u32 = 10;
 }
 
-/// Writes all of `snapshot`, and `settings` with it. The only errors are those of `out`.
+/// Writes `snapshot` and `settings`. The only errors are those of `out`.
 pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> io::Result<()> {
     let session = session::write(snapshot, &session::Counts::of(snapshot));
     out.write_all(block::HEAD)?;
@@ -68,22 +69,22 @@ pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> i
 #[derive(Debug)]
 pub struct Opened {
     pub snapshot: Snapshot,
-    /// As they were when it was saved.
+    /// The settings at the time of saving.
     pub settings: Settings,
-    /// One sentence: what of the file is missing.
+    /// What is missing from the file, as one sentence.
     pub lost: Option<String>,
 }
 
-/// Why bytes are no profile that can be shown.
+/// Why a file cannot be shown as a profile.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NotAProfile {
     Foreign,
-    /// By that version of sampletop, in that format.
+    /// The version of sampletop that wrote it, and its format.
     Newer {
         version: String,
         format: u64,
     },
-    /// It was one: what says how to read the rest is damaged, at both of its places.
+    /// The file is a profile, but both copies of the session block are damaged.
     Ruined,
 }
 
@@ -106,10 +107,10 @@ impl fmt::Display for NotAProfile {
 
 impl std::error::Error for NotAProfile {}
 
-/// What a file may make us hold, bytes: several times the largest profile of a session.
+/// Maximum memory that a file may occupy, bytes: several times the largest profile of a session.
 const MEMORY_MAX: usize = 512 << 20;
 
-/// What is left of [`MEMORY_MAX`].
+/// The unused part of [`MEMORY_MAX`].
 struct Budget(usize);
 
 impl Budget {
@@ -119,13 +120,13 @@ impl Budget {
     }
 }
 
-/// Reads what [`write`] wrote, or what is left of it. `file` is untrusted.
+/// Reads a file of [`write`], or its intact parts. `file` is untrusted.
 pub fn read(file: &[u8]) -> Result<Opened, NotAProfile> {
     let blocks: Vec<_> = block::blocks(file).collect();
     let mut budget = Budget(MEMORY_MAX);
     let of = |kind: &'static [u32]| blocks.iter().filter(move |block| kind.contains(&block.kind));
     let unpack = |block: &block::Block<'_>, budget: &mut Budget| {
-        // All blocks together cost no more time than they may cost memory.
+        // The budget for memory also bounds the time for decompression.
         budget.take(block.unpacked_len())?;
         block.unpack()
     };
@@ -197,10 +198,10 @@ pub fn read(file: &[u8]) -> Result<Opened, NotAProfile> {
     })
 }
 
-/// Sessions that are read until one is sound; there are two.
+/// Maximum session blocks tried until one is intact; a file has two.
 const SESSIONS_MAX: usize = 16;
 
-/// What is missing of what there was; `settings`: those that are not understood.
+/// Describes the missing part of `of`. `settings`: names of the settings that were not understood.
 fn sentence(
     lost: &session::Counts,
     of: &session::Counts,

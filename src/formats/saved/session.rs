@@ -1,6 +1,6 @@
-//! What is known of a session beside its facts: its conditions, health, targets, and how much there
-//! must be of the rest. Written first and last, because without it nothing else can be understood.
-//! Fields are only added at the end.
+//! Metadata of a session: conditions, health, targets, and the number of entries in all other
+//! blocks. Written first and last, since nothing else can be decoded without it. New fields are
+//! only appended.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{history, tables};
 use crate::model::facts::snapshot::{Health, Session, Snapshot, Target, Wanted};
 use crate::model::vocabulary::frame::{Losses, Ns};
 
-/// How much of everything there is in the file.
+/// Numbers of all entries in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     pub tables: tables::Counts,
@@ -35,7 +35,7 @@ pub struct Found {
     pub health: Health,
     pub notice: Option<Arc<str>>,
     pub stopped: bool,
-    /// When the history began, and up to when it is booked.
+    /// Start of the history, and the end of its recorded time.
     pub span: (Ns, Ns),
     pub counts: Counts,
 }
@@ -44,7 +44,7 @@ pub fn write(snapshot: &Snapshot, counts: &Counts) -> Vec<u8> {
     let mut put = Put::default();
     let Session { version, host, kernel, cores_milli, started, started_unix_ns, .. } =
         &*snapshot.session;
-    // These two stay what they are in every format.
+    // These two fields stay the same in every format.
     put.number(super::FORMAT);
     put.text(version);
 
@@ -89,7 +89,7 @@ pub fn write(snapshot: &Snapshot, counts: &Counts) -> Vec<u8> {
     put.bytes
 }
 
-/// ns since 1970; what is no date of the next 270 years is the nearest that is.
+/// Appends a date, ns since 1970; clamped to 64 bits (up to the year 2262).
 fn date(put: &mut Put, unix_ns: i128) {
     put.signed(unix_ns.clamp(i64::MIN.into(), i64::MAX.into()) as i64);
 }
@@ -143,13 +143,13 @@ fn write_health(put: &mut Put, health: &Health) {
     }
 }
 
-/// The format, and the version of sampletop that wrote it: readable in every format.
+/// Reads the format, and the version of sampletop that wrote it. They are readable in every format.
 pub fn made_by(block: &[u8]) -> Option<(u64, Arc<str>)> {
     let mut take = Take(block);
     Some((take.number()?, take.text()?))
 }
 
-/// `None`: not sound.
+/// Decodes the block. `None` if it is corrupt.
 pub fn read(block: &[u8]) -> Option<Found> {
     let mut take = Take(block);
     take.number()?;
@@ -172,9 +172,9 @@ pub fn read(block: &[u8]) -> Option<Found> {
     let history = history::Counts { sealed: take.ns()?, open: take.ns()?, cumulative: take.ns()? };
     let targets: Option<Vec<Target>> = (0..take.count(8)?).map(|_| target(&mut take)).collect();
     let mut health = health(&mut take)?;
-    // Before there were build ids it ended here.
+    // Files of versions without build ids end here.
     let builds = if take.0.is_empty() { 0 } else { usize::try_from(take.number()?).ok()? };
-    // And before start-up was measured here.
+    // Files of versions that did not measure the start-up end here.
     health.startup_ns = if take.0.is_empty() { 0 } else { take.ns()? };
     let tables = tables::Counts { names, frames, stacks, builds };
     let sound = session.started <= at && span.0 <= span.1 && tables.are_sound();
@@ -191,7 +191,7 @@ pub fn read(block: &[u8]) -> Option<Found> {
     })
 }
 
-/// A multiple of which still fits.
+/// Reads an interval, at most [`LONGEST`] / 256, so that multiples of it fit in 64 bits.
 fn interval(take: &mut Take<'_>) -> Option<Ns> {
     take.number().filter(|ns| *ns <= LONGEST >> 8)
 }
@@ -209,7 +209,7 @@ fn target(take: &mut Take<'_>) -> Option<Target> {
     })
 }
 
-/// One of the words that sampletop has for them.
+/// Returns the known runtime name that equals `word`.
 fn runtime(word: &str) -> &'static str {
     const WORDS: [&str; 10] =
         ["native", "jvm", "python", "node", "ruby", "perl", "php", "dotnet", "beam", "lua"];

@@ -1,5 +1,5 @@
-//! What the view was set to, as JSON with the words of the command line. What is missing, or is
-//! none of these words, is as by default.
+//! The view's settings, as JSON with the words of the command line. Missing or unknown values
+//! become the default.
 
 use serde_json::{Map, Value, json};
 
@@ -37,7 +37,7 @@ pub fn write(settings: &Settings) -> Vec<u8> {
         "no_kernel": filters.no_kernel,
         "threads": regex(&filters.threads),
         "skip_daemon": filters.skip_daemon,
-        // As text, because it is read back exactly.
+        // As text, which is parsed back exactly.
         "min_percent": filter_as(&filters.min_percent, |percent| json!(percent.to_string())),
         "range": match range {
             Range::Rolling(ns) => json!({ "rolling_ns": ns }),
@@ -51,7 +51,7 @@ pub fn write(settings: &Settings) -> Vec<u8> {
     words.to_string().into_bytes()
 }
 
-/// `[value, whether it is on]`; null where there is none.
+/// Encodes a filter as `[value, whether it is on]`; null if it has no value.
 fn filter_as<T>(filter: &Filter<T>, value: impl Fn(&T) -> Value) -> Value {
     filter.value.as_ref().map_or(Value::Null, |found| json!([value(found), filter.on]))
 }
@@ -67,11 +67,12 @@ fn sort_word(column: SortColumn) -> &'static str {
     }
 }
 
-/// Maximum rules and patterns of a kind; more are as unsound as those that do not compile.
+/// Maximum rules and patterns of each kind. More count as not understood, like patterns that do not
+/// compile.
 const PATTERNS_MAX: usize = 100;
 
-/// The settings, and the names of those that are not understood. `None`: they are no settings at
-/// all.
+/// Parses the settings. Also returns the names of those that are not understood. `None` if the
+/// block holds no settings.
 pub fn read(block: &[u8]) -> Option<(Settings, Vec<String>)> {
     let Value::Object(words) = serde_json::from_slice(block).ok()? else { return None };
     let mut words = Words { words, wrong: Vec::new() };

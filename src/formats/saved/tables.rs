@@ -1,9 +1,9 @@
-//! Tables in blocks: names of threads, frames, stacks. Each block says which ids it holds and
-//! brings the strings it needs, so that of a damaged file every sound block can be used; ids that
-//! are in none stand for [`LOST`].
+//! Tables in blocks: names of threads, frames, stacks. Each block states its ids and contains the
+//! strings they need, so every intact block of a damaged file is usable. Ids that no block holds
+//! become [`LOST`].
 //!
-//! Frames are kept by what they are called, not by where they lie: a file says nothing of a
-//! target's or the kernel's addresses.
+//! Frames are identified by name, not by address. The file therefore reveals no addresses of the
+//! target or the kernel.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -19,26 +19,25 @@ use crate::model::vocabulary::frame::{FrameCode, Marker, RawFrame, ThreadKind};
 use crate::model::vocabulary::state::FutexKind;
 use crate::model::vocabulary::text::{NAME_CAP, clean};
 
-/// Called so: what a damaged file does not tell any more.
+/// The name of frames and threads that a damaged file has lost.
 pub const LOST: &str = "[lost from the file]";
 
-/// What a block unpacks to, about: so much is lost with it.
+/// Target size of an unpacked block, bytes: a damaged block loses this much.
 pub const BLOCK: usize = 64 << 10;
 
-/// Maximum calls from the innermost to the outermost frame of a stack (a record of the ring has
-/// room for no more).
+/// Maximum frames of a stack: a record of the ring buffer has room for no more.
 const DEPTH_MAX: u16 = 8_192;
 
-/// Functions at one address: what is inlined is at most 128 deep.
+/// Maximum functions at one address; inlining is at most 128 deep.
 const LOCATIONS_MAX: usize = 1_024;
 
-/// How many ids there are of each; a file says so first.
+/// Numbers of ids of each kind. The file states them first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     pub names: usize,
     pub frames: usize,
     pub stacks: usize,
-    /// Frames of which it is known what build their file is.
+    /// Frames with a known build of their file.
     pub builds: usize,
 }
 
@@ -55,7 +54,7 @@ impl Counts {
         }
     }
 
-    /// Not more than a session has.
+    /// Returns whether no count exceeds the limit of a session.
     pub fn are_sound(&self) -> bool {
         self.names <= MAX_NAMES
             && self.frames <= MAX_STACKS
@@ -126,7 +125,7 @@ pub fn write(tables: &Tables, out: &mut dyn Write) -> io::Result<()> {
     block.end(out)
 }
 
-/// Records of consecutive ids, in blocks: `first, strings, records`.
+/// Records of consecutive ids, written as blocks: `first, strings, records`.
 struct Listed {
     kind: u32,
     first: usize,
@@ -148,7 +147,7 @@ impl Listed {
         }
     }
 
-    /// Refers to a string of this block.
+    /// Appends a reference to a string of this block.
     fn text(&mut self, text: &Arc<str>) {
         let next = self.strings.len();
         let nth = *self.strings.entry(Arc::clone(text)).or_insert(next);
@@ -158,7 +157,7 @@ impl Listed {
         self.list.count(nth);
     }
 
-    /// A record is whole.
+    /// Ends a record, and the block if it is full.
     fn next(&mut self, out: &mut dyn Write) -> io::Result<()> {
         self.count += 1;
         if self.texts.bytes.len() + self.list.bytes.len() >= BLOCK { self.end(out) } else { Ok(()) }
@@ -203,7 +202,8 @@ const TIERS: [Option<Tier>; 8] = [
 const THREAD_KINDS: [ThreadKind; 3] = [ThreadKind::Plain, ThreadKind::Daemon, ThreadKind::Internal];
 const FUTEX_KINDS: [FutexKind; 3] = [FutexKind::Lock, FutexKind::Wait, FutexKind::Sleep];
 
-/// Places in the lists above are part of the format: they only grow at their ends.
+/// Encodes kind and tier as positions in the lists above. The positions are part of the format, so
+/// the lists may only grow at their ends.
 fn code(kind: FrameKind, tier: Option<Tier>) -> u64 {
     let kind = KINDS.iter().position(|known| *known == kind).unwrap_or(0);
     let tier = TIERS.iter().position(|known| *known == tier).unwrap_or(0);
@@ -215,17 +215,17 @@ fn of_code(code: u64) -> Option<(FrameKind, Option<Tier>)> {
     Some((*KINDS.get(kind as usize)?, *TIERS.get(tier)?))
 }
 
-/// What was read of them so far, by id.
+/// The entries read so far, by id.
 #[derive(Default)]
 pub struct Found {
     names: Vec<Option<(Arc<str>, ThreadKind)>>,
     frames: Vec<Option<(RawFrame, Named)>>,
-    /// By frame. Empty where the file says that there are none.
+    /// By frame. Empty if the file holds no builds.
     builds: Vec<Option<Arc<str>>>,
     stacks: Vec<Option<(StackId, FrameId, FutexKind)>>,
-    /// How many there must be.
+    /// The numbers of entries that the file promises.
     counts: Counts,
-    /// One allocation for each string, however many blocks bring it.
+    /// Shares one allocation per string, since several blocks may contain the same string.
     strings: HashMap<Arc<str>, ()>,
 }
 
@@ -241,8 +241,8 @@ impl Found {
         }
     }
 
-    /// Takes a block of one of the four kinds. `None`: it is not sound; what came before that is
-    /// kept.
+    /// Decodes a block of one of the four kinds. `None` if it is corrupt; the entries before the
+    /// corrupt one are kept.
     pub fn take(&mut self, kind: u32, block: &[u8], budget: &mut Budget) -> Option<()> {
         let mut take = Take(block);
         let first = usize::try_from(take.number()?).ok()?;
@@ -290,7 +290,7 @@ impl Found {
         text
     }
 
-    /// The tables, and how many of each are missing in them.
+    /// Builds the tables, and counts the missing entries of each.
     pub fn tables(self) -> Option<(Tables, Counts)> {
         let missing = |found: usize, all: usize| all - found;
         let lost = Counts {
@@ -316,7 +316,7 @@ impl Found {
         for ((_, named), build_id) in frames.iter_mut().zip(self.builds) {
             named.build_id = build_id;
         }
-        // What stands for a lost stack comes behind all others.
+        // The substitute for lost stacks gets the id after all others.
         let lost_frame = FrameId(frames.len() as u32);
         let mut depths: Vec<u16> = Vec::with_capacity(self.stacks.len());
         let mut stacks = Vec::with_capacity(self.stacks.len());
@@ -341,7 +341,7 @@ fn string(take: &mut Take<'_>, strings: &[Arc<str>]) -> Option<Arc<str>> {
     strings.get(usize::try_from(take.number()?).ok()?).cloned()
 }
 
-/// The inner `None`: it is of a kind that only a newer sampletop knows.
+/// Decodes a frame. The inner `None`: its kind is known only to a newer sampletop.
 fn frame(
     id: usize,
     take: &mut Take<'_>,
@@ -367,7 +367,7 @@ fn frame(
         };
         locations.push(Location { function, module, file, line, kind, tier });
     }
-    // Nothing is interned by it any more, but different frames stay different.
+    // Nothing interns frames by this key any more; it only keeps different frames different.
     let raw = match is_marker {
         true => RawFrame::marker(Marker::Other),
         false => RawFrame::new(FrameCode::Runtime { id: id as u64 }),

@@ -1,4 +1,4 @@
-//! What threads were doing at the end.
+//! The last state and stack of each thread.
 
 use std::io::{self, Write};
 
@@ -42,16 +42,17 @@ pub fn write(threads: &[ThreadNow], out: &mut dyn Write) -> io::Result<()> {
 
 const FUTEX: u64 = 15;
 
-/// Stands for an argument that may be an address: those are private.
+/// Replaces an argument that may be an address: addresses are private.
 pub const ADDRESS: u64 = 1 << 63;
 
-/// Descriptors, counts and flags, also negative ones, are kept.
+/// Returns the argument if it fits in 32 bits, as descriptors, counts and flags do; negative ones
+/// included.
 pub fn shown(arg: u64) -> u64 {
     let is_int = u32::try_from(arg).is_ok() || i32::try_from(arg as i64).is_ok();
     if is_int { arg } else { ADDRESS }
 }
 
-/// Adds a block's threads. `None`: it is not sound; those before are kept.
+/// Decodes a block's threads. `None` if it is corrupt; the threads before the corrupt one are kept.
 pub fn take(
     block: &[u8],
     tables: &Tables,

@@ -92,7 +92,7 @@ fn what_is_too_small_or_too_deep_is_part_of_its_caller() {
     let lines = lines(&stacks);
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert_eq!(lines[0], ("g;a".to_owned(), 105_000_000_000));
-    assert_eq!((lines[1].0.split(';').count(), lines[1].1), (DEEPEST, 1_000_000_000));
+    assert_eq!((lines[1].0.split(';').count(), lines[1].1), (MAX_DEPTH, 1_000_000_000));
 }
 
 #[test]

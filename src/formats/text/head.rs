@@ -174,7 +174,7 @@ pub fn conditions(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     }
 }
 
-/// Writes the known facts about samples of another tool.
+/// Writes what is known about the samples of another tool.
 fn foreign(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let Report { snapshot, projection, .. } = report;
     let session = &snapshot.session;

@@ -49,19 +49,20 @@ pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> i
 pub fn write_within(
     snapshot: &Snapshot,
     settings: &Settings,
-    most: usize,
+    max_lines: usize,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let lines = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'\n').count();
     let projection = &project(snapshot, settings);
     let (mut whole, mut branchless) = (Vec::new(), Vec::new());
     render(&Report { snapshot, settings, projection, tree_lines: 0 }, &mut branchless)?;
-    let tree_lines = most.saturating_sub(lines(&branchless)).min(TREE_LINES);
+    let tree_lines = max_lines.saturating_sub(lines(&branchless)).min(TREE_LINES);
     render(&Report { snapshot, settings, projection, tree_lines }, &mut whole)?;
-    match lines(&whole).checked_sub(most) {
+    match lines(&whole).checked_sub(max_lines) {
         None | Some(0) => out.write_all(&whole),
         Some(beyond) => {
-            let kept = whole.split_inclusive(|byte| *byte == b'\n').take(most.saturating_sub(1));
+            let kept =
+                whole.split_inclusive(|byte| *byte == b'\n').take(max_lines.saturating_sub(1));
             kept.into_iter().try_for_each(|line| out.write_all(line))?;
             writeln!(out, "and {} more lines: see --max-lines", beyond + 1)
         }
@@ -106,7 +107,7 @@ pub(super) fn write_head(
     head::settings(report, page)
 }
 
-/// Returns the same as lines.
+/// Returns the lines that [`write_head`] writes.
 pub(super) fn head_lines(snapshot: &Snapshot, settings: &Settings) -> io::Result<Vec<String>> {
     let mut bytes = Vec::new();
     write_head(snapshot, settings, &project(snapshot, settings), &mut bytes)?;

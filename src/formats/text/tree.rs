@@ -12,13 +12,13 @@ use crate::model::facts::tables::Location;
 use crate::model::projection::{Node, Ordered, Totals, chain};
 
 /// Minimum share of a row, percent, unless the settings say otherwise.
-const LEAST_PERCENT: f64 = 1.0;
+const MIN_PERCENT: f64 = 1.0;
 
 /// Maximum forks shown by indentation; deeper ones are numbered.
-const INDENT_MOST: usize = 7;
+const MAX_INDENT: usize = 7;
 
 pub fn tree(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
-    let least = report.settings.filters.min_percent.active().copied().unwrap_or(LEAST_PERCENT);
+    let least = report.settings.filters.min_percent.active().copied().unwrap_or(MIN_PERCENT);
     page.title(&format!("TREE (from {least} % of what is shown)"))?;
     let what = report.settings.roll_up.heading();
     page.line(&format!(" TOTAL%   SELF%     THR     CPU  STATE         {what}"))?;
@@ -76,16 +76,16 @@ pub struct Row {
 }
 
 impl Row {
-    /// Formats the row: its position and name after its figures. `swallowed`: calls between it and
-    /// the line above that have no line.
+    /// Formats the row: its position and name after its figures. `swallowed`: number of calls
+    /// between it and the line above that have no line.
     pub fn line(self, figures: String, swallowed: usize, location: &Location) -> String {
         let mut line = figures;
         match self.depth {
-            depth if depth <= INDENT_MOST => line.push_str(&"  ".repeat(depth)),
+            depth if depth <= MAX_INDENT => line.push_str(&"  ".repeat(depth)),
             depth => line.push_str(&format!(
                 "{:<width$}",
                 format!("(fork {depth})"),
-                width = 2 * INDENT_MOST
+                width = 2 * MAX_INDENT
             )),
         }
         if self.only {

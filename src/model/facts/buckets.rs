@@ -1,8 +1,8 @@
-//! The writing side of [`History`]: takes bookings, seals and packs buckets, merges old ones, keeps
-//! within its bounds.
+//! Writes [`History`]: takes bookings, seals and packs buckets, merges old ones, and enforces the
+//! limits.
 //!
-//! A bucket stays open for [`HORIZON`] after its end, because time is booked when the next
-//! observation comes. What comes later still goes to the oldest open bucket: its place shifts, no
+//! A bucket stays open for [`HORIZON`] after its end, because time is booked only at the next
+//! observation. Time that arrives later goes to the oldest open bucket: it is displaced, but no
 //! total changes.
 
 use std::collections::VecDeque;
@@ -16,24 +16,25 @@ use crate::model::facts::tables::{NameId, StackId};
 use crate::model::vocabulary::frame::{Ns, SECOND, ThreadKey};
 use crate::model::vocabulary::state::{RawState, State};
 
-/// CPU time is carried for at most 10 s, so nothing ordinary is booked further back than this.
+/// Time for which buckets stay open, ns. CPU time is carried for at most 10 s, so little is booked
+/// later.
 pub const HORIZON: Ns = 12 * SECOND;
 
-/// Buckets are 1 s up to this age, then 10 s up to the next, then 1 min up to the last, and then
-/// go.
+/// Buckets are 1 s wide up to the first age, then 10 s, then 1 min; beyond the last age they are
+/// dropped.
 const AGES: [Ns; 3] = [600 * SECOND, 4_200 * SECOND, 90_600 * SECOND];
 const WIDTHS: [Ns; 3] = [SECOND, 10 * SECOND, 60 * SECOND];
 
-/// If nothing was booked for this time (sampletop was suspended), the time between is one bucket.
+/// Minimum time without bookings (sampletop was suspended) that becomes a single bucket.
 const WIDE: Ns = 64 * SECOND;
 
-/// Bounds of what is kept.
+/// Limits of the kept data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// All history, the cumulative table included, bytes.
+    /// All history, including the cumulative table, bytes.
     pub history_bytes: usize,
-    /// Facts of a sealed bucket; more only where threads x states alone are more, and never above
-    /// ten times this.
+    /// Facts per sealed bucket. Exceeded only if threads x states alone are more, and then at most
+    /// tenfold.
     pub facts_per_bucket: usize,
     /// Facts of the cumulative table.
     pub cumulative_facts: usize,
@@ -51,14 +52,14 @@ pub struct Buckets {
     started: Ns,
     limits: Limits,
     other: StackId,
-    /// By name: its group.
+    /// Group by name.
     groups: Vec<NameId>,
     open: VecDeque<Open>,
-    /// Sealed, by width, each oldest first; every bucket of a wider level is older than all of a
-    /// narrower one.
+    /// Sealed buckets by width, each level oldest first. All buckets of a wider level are older
+    /// than those of a narrower one.
     levels: [VecDeque<Arc<Packed>>; 3],
     cumulative: FactTable,
-    /// The sealed buckets as they were last published.
+    /// The sealed buckets as last published.
     published: Option<Arc<[Arc<Packed>]>>,
     sealed_bytes: usize,
     folded: u64,
@@ -84,18 +85,17 @@ impl Buckets {
         buckets
     }
 
-    /// The groups of names, by which facts are folded where names are too many; what was known
-    /// stays.
+    /// Adds the groups of new names. Facts are folded by group if there are too many names.
     pub fn set_groups(&mut self, groups: &[NameId]) {
         self.groups.extend(groups.get(self.groups.len()..).unwrap_or_default());
     }
 
-    /// Facts that were folded into others to stay within the bounds.
+    /// Returns the number of facts that were folded into others to stay within the limits.
     pub fn folded(&self) -> u64 {
         self.folded
     }
 
-    /// Buckets that went before their time to stay within `history_bytes`.
+    /// Returns the number of buckets that were dropped early to stay within `history_bytes`.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -104,8 +104,8 @@ impl Buckets {
         self.open.push_back(Open { start, end, table: FactTable::default() });
     }
 
-    /// Facts an open bucket may hold: a third of the memory is for the open ones, of which there
-    /// are about 13.
+    /// Returns the maximum facts of an open bucket: a third of the memory is for the open buckets,
+    /// of which there are about 13.
     fn open_facts(&self) -> usize {
         (self.limits.history_bytes / 3 / 13 / BYTES_PER_FACT).min(self.hard_facts()).max(64)
     }
@@ -114,19 +114,19 @@ impl Buckets {
         self.limits.facts_per_bucket.saturating_mul(10)
     }
 
-    /// Facts the cumulative table may hold: at most a quarter of the memory.
+    /// Returns the maximum facts of the cumulative table: at most a quarter of the memory.
     fn cumulative_facts(&self) -> usize {
         (self.limits.history_bytes / 4 / BYTES_PER_FACT).min(self.limits.cumulative_facts).max(64)
     }
 
-    /// The open bucket of a moment; for a moment in sealed time the oldest.
+    /// Returns the index of the open bucket of a moment; the oldest for a moment in sealed time.
     fn index(&mut self, at: Ns) -> usize {
         loop {
             let last = self.open.back().expect("there is always an open bucket");
             if at < last.end {
                 break;
             }
-            // Buckets start at the session's start + n s, also after a gap.
+            // Buckets start at the session's start + n s, even after a gap.
             let start = self.started + (at - self.started) / SECOND * SECOND;
             let end = last.end;
             if start - end >= WIDE {
@@ -138,7 +138,7 @@ impl Buckets {
         self.open.partition_point(|bucket| bucket.end <= at)
     }
 
-    /// The weights of `key` in the bucket of `at`.
+    /// Returns the weights of `key` in the bucket of `at`.
     pub fn entry(&mut self, at: Ns, key: &FactKey) -> &mut Weights {
         let index = self.index(at);
         self.entry_in(index, key)
@@ -153,8 +153,8 @@ impl Buckets {
         table.entry(key)
     }
 
-    /// Books the span `from..till` to `key`, split at bucket edges; `ready` of it, spread evenly,
-    /// as waiting for a core. `wait`: when the unbroken wait began that this span is part of.
+    /// Books the span `from..till` to `key`, split at bucket edges. `ready` of it, spread evenly,
+    /// is waiting for a core. `wait`: the start of the unbroken wait that includes this span.
     pub fn wall(&mut self, key: &FactKey, from: Ns, till: Ns, ready: Ns, wait: Option<Ns>) {
         if from >= till {
             return;
@@ -187,7 +187,7 @@ impl Buckets {
         }
     }
 
-    /// Books wall and CPU time that was spent some time within `from..till`, evenly.
+    /// Books wall and CPU time that was spent within `from..till`, spread evenly.
     pub fn spread(&mut self, key: &FactKey, from: Ns, till: Ns, wall: Ns, cpu: Ns) {
         if wall == 0 && cpu == 0 {
             return;
@@ -214,8 +214,8 @@ impl Buckets {
         }
     }
 
-    /// Takes up to `cpu` back from `key`, newest bucket first, as far as they are open. Returns how
-    /// much it was.
+    /// Takes back up to `cpu` from `key` in open buckets, newest first. Returns the time taken
+    /// back.
     pub fn take_back(&mut self, key: &FactKey, cpu: Ns) -> Ns {
         let mut left = cpu;
         for bucket in self.open.iter_mut().rev().filter(|bucket| bucket.table.contains(key)) {
@@ -227,8 +227,8 @@ impl Buckets {
         cpu - left
     }
 
-    /// Seals what ended at least `horizon` before `now`, merges what has come of age. `gone`:
-    /// threads that are dead for a minute; they merge per name where buckets merge.
+    /// Seals buckets that ended at least `horizon` before `now`, and merges old ones. `gone`:
+    /// selects threads that exited at least a minute ago; merged buckets merge them by name.
     pub fn keep_house(&mut self, now: Ns, horizon: Ns, gone: &dyn Fn(&ThreadKey) -> bool) {
         self.index(now.saturating_sub(1).max(self.started));
         while self.open.len() > 1
@@ -240,7 +240,7 @@ impl Buckets {
         self.bound();
     }
 
-    /// Gives the dead threads of the cumulative table to their names.
+    /// Merges the exited threads of the cumulative table by name.
     pub fn merge_threads(&mut self, gone: &dyn Fn(&ThreadKey) -> bool) {
         self.cumulative.merge_threads(gone);
     }
@@ -250,8 +250,8 @@ impl Buckets {
         let facts: Vec<Fact> = bucket.table.facts().iter().copied().collect();
         let most = self.cumulative_facts();
         for (key, mut weights) in facts.iter().copied() {
-            // What is open at a bucket's start was counted when it began; or before history did,
-            // and never here.
+            // A wait open at a bucket's start was counted in the bucket where it began. Only one
+            // that began before the history must be counted here.
             if bucket.start == self.started {
                 weights.hits = weights.hits.saturating_add(weights.open);
             }
@@ -306,7 +306,7 @@ impl Buckets {
         }
     }
 
-    /// Bytes of everything that is kept.
+    /// Returns the memory of all kept data, bytes.
     pub fn bytes(&self) -> usize {
         let open: usize = self.open.iter().map(|bucket| bucket.table.bytes()).sum();
         self.sealed_bytes + open + self.cumulative.bytes()
@@ -322,9 +322,9 @@ impl Buckets {
         }
     }
 
-    /// All of it as it is now; `at`: up to when it is booked.
+    /// Returns the current history; `at`: the time up to which it is booked.
     pub fn history(&mut self, at: Ns) -> History {
-        // Time passes also while nothing is booked.
+        // Opens the bucket of `at`, even if nothing is booked to it.
         self.index(at.saturating_sub(1).max(self.started));
         let levels = &self.levels;
         let sealed = self.published.get_or_insert_with(|| {
@@ -348,7 +348,7 @@ impl Buckets {
     }
 }
 
-/// Adds up consecutive buckets, oldest first: a wait that is open in a later one was counted in the
+/// Sums consecutive buckets, oldest first. A wait that is open in a later one was counted in the
 /// first.
 fn merge(parts: &[Arc<Packed>], gone: &dyn Fn(&ThreadKey) -> bool) -> Vec<Fact> {
     let mut facts = Vec::new();
@@ -366,8 +366,7 @@ fn merge(parts: &[Arc<Packed>], gone: &dyn Fn(&ThreadKey) -> bool) -> Vec<Fact> 
     })
 }
 
-/// Cuts an amount in proportion to the lengths it is asked for; the parts of the whole length sum
-/// to the amount.
+/// Splits an amount in proportion to lengths. The parts of the whole length sum to the amount.
 pub struct Split {
     amount: u64,
     length: u64,
@@ -434,7 +433,7 @@ mod tests {
     }
 
     proptest! {
-        /// Seconds merged to tens and those to minutes give what merging them at once does.
+        /// Merging seconds to tens and those to minutes gives the same as merging them at once.
         #[test]
         fn merge_order_does_not_matter(buckets in prop::collection::vec(prop::collection::vec(fact(), 0..12), 4), cut in 1usize..4) {
             let gone = |thread: &ThreadKey| thread.tid == 4;
@@ -479,7 +478,7 @@ mod tests {
             .flat_map(|b| b.table.facts().iter().map(|(_, w)| w.wall_ns))
             .collect();
         assert_eq!(walls, [SECOND / 2, 999 * SECOND, SECOND / 4]);
-        // What comes too late goes to the oldest open bucket.
+        // Late time goes to the oldest open bucket.
         buckets.keep_house(till + 20 * SECOND, HORIZON, &|_| false);
         buckets.wall(&key, from, from + 10, 0, None);
         let oldest = buckets.open.front().expect("one is always open");

@@ -1,6 +1,5 @@
-//! A growing array in fixed-size shared chunks: cloning costs one pointer per chunk, changing a
-//! shared chunk copies that chunk alone. What a published snapshot holds therefore never moves
-//! under its reader.
+//! A growing array in fixed-size shared chunks. Cloning costs one pointer per chunk, and changing a
+//! shared chunk copies only that chunk. So the contents of a published snapshot never change.
 
 use std::sync::Arc;
 
@@ -40,14 +39,14 @@ impl<T, const N: usize> Chunks<T, N> {
         self.chunks.iter().flat_map(|chunk| chunk.iter())
     }
 
-    /// Bytes of the elements themselves.
+    /// Returns the memory of the elements, bytes.
     pub fn bytes(&self) -> usize {
         self.chunks.len() * N * size_of::<T>()
     }
 }
 
 impl<T: Clone, const N: usize> Chunks<T, N> {
-    /// For writing; copies the chunk first where a snapshot shares it.
+    /// Returns an element to change. Copies its chunk first if a snapshot shares it.
     pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
         own(self.chunks.get_mut(index / N)?, N).get_mut(index % N)
     }
@@ -62,7 +61,7 @@ impl<T: Clone, const N: usize> Chunks<T, N> {
         }
     }
 
-    /// Takes the element out; the last one takes its place.
+    /// Removes the element and moves the last one to its place.
     pub fn swap_remove(&mut self, index: usize) -> Option<T> {
         let last_chunk = self.chunks.last_mut()?;
         if index >= self.len {
@@ -80,8 +79,8 @@ impl<T: Clone, const N: usize> Chunks<T, N> {
     }
 }
 
-/// Makes a chunk ours alone, with room for `capacity` elements (a plain clone would be exactly
-/// full).
+/// Returns the chunk unshared, copied if necessary. The copy has room for `capacity` elements; a
+/// plain clone would be exactly full.
 fn own<T: Clone>(chunk: &mut Arc<Vec<T>>, capacity: usize) -> &mut Vec<T> {
     if Arc::get_mut(chunk).is_none() {
         let mut copy = Vec::with_capacity(capacity);

@@ -1,20 +1,20 @@
-//! One fact: who spent how much time where.
+//! A fact: the time of one thread in one stack and state.
 
 use crate::model::facts::tables::{NameId, StackId};
 use crate::model::vocabulary::frame::{Ns, ThreadKey};
 use crate::model::vocabulary::state::RawState;
 
-/// What a fact is about.
+/// The key of a fact.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct FactKey {
     pub thread: ThreadKey,
-    /// The thread's name *then*.
+    /// The thread's name at that time.
     pub name: NameId,
     pub stack: StackId,
     pub state: RawState,
 }
 
-/// What is known of it; sums over facts and over buckets are exact.
+/// The figures of a fact. Their sums over facts and over buckets are exact.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Weights {
     pub wall_ns: u64,
@@ -23,23 +23,23 @@ pub struct Weights {
     pub hits: u32,
     /// Of `hits`, on-CPU samples.
     pub cpu_hits: u32,
-    /// 1 for a wait that was already open when the bucket began: counted only in a range's first
-    /// bucket.
+    /// 1 for a wait that had begun before the bucket: counted only in the first bucket of a range.
     pub open: u32,
-    /// The longest unbroken wait, ns, and when it began.
+    /// The longest unbroken wait, ns, and its start.
     pub longest_ns: u64,
     pub longest_from: Ns,
 }
 
 impl Weights {
-    /// Adds what belongs to the same bucket: `open` adds up.
+    /// Adds a fact of the same bucket: sums `open`.
     pub fn add(&mut self, more: &Weights) {
         let open = self.open.saturating_add(more.open);
         self.follow(more);
         self.open = open;
     }
 
-    /// Adds what came in a later bucket: its `open` waits are hits, or open, here already.
+    /// Adds a fact of a later bucket. Its `open` waits are counted in this one already, as `hits`
+    /// or `open`.
     pub fn follow(&mut self, later: &Weights) {
         self.wall_ns = self.wall_ns.saturating_add(later.wall_ns);
         self.cpu_ns = self.cpu_ns.saturating_add(later.cpu_ns);
@@ -48,7 +48,7 @@ impl Weights {
         self.longest(later.longest_ns, later.longest_from);
     }
 
-    /// Keeps the longer wait; of equals the earlier.
+    /// Keeps the longer wait; of equal ones the earlier.
     pub fn longest(&mut self, ns: u64, from: Ns) {
         if ns > self.longest_ns || (ns == self.longest_ns && from < self.longest_from) {
             (self.longest_ns, self.longest_from) = (ns, from);
@@ -56,7 +56,7 @@ impl Weights {
     }
 }
 
-/// Threads that died at least a minute ago are one thread per name: this one.
+/// Returns the key that stands for all threads of a name that exited at least a minute ago.
 pub fn merged_thread(pid: u32) -> ThreadKey {
     ThreadKey::unknown(pid)
 }

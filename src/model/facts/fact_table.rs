@@ -1,5 +1,5 @@
-//! Facts that are still being added to: found by key, published by sharing chunks; and how too many
-//! become fewer.
+//! A table of facts that still grows: found by key, published as shared chunks. Also folds facts if
+//! there are too many.
 
 use rustc_hash::FxHashMap;
 
@@ -9,10 +9,10 @@ use crate::model::facts::tables::{NameId, StackId};
 use crate::model::vocabulary::frame::ThreadKey;
 use crate::model::vocabulary::state::RawState;
 
-/// 20 KB per chunk: what a change after a snapshot copies.
+/// Facts in chunks of 20 KB: the amount that a change after a snapshot copies.
 pub type FactChunks = Chunks<Fact, 256>;
 
-/// What a fact costs in a [`FactTable`], index included, bytes.
+/// Memory of a fact in a [`FactTable`], including the index, bytes.
 pub const BYTES_PER_FACT: usize = 192;
 
 #[derive(Default)]
@@ -38,7 +38,7 @@ impl FactTable {
         self.index.contains_key(key)
     }
 
-    /// The weights of `key`, zero at first.
+    /// Returns the weights of `key`, initially zero.
     pub fn entry(&mut self, key: &FactKey) -> &mut Weights {
         let slot = match self.index.get(key) {
             Some(slot) => *slot as usize,
@@ -53,8 +53,7 @@ impl FactTable {
         weights
     }
 
-    /// Gives the facts of every thread for which `gone` holds to the thread that stands for all
-    /// such of its name.
+    /// Moves the facts of every thread for which `gone` holds to the merged thread of its process.
     pub fn merge_threads(&mut self, gone: impl Fn(&ThreadKey) -> bool) {
         let mut slot = 0;
         while let Some((key, _)) = self.facts.get(slot) {
@@ -72,8 +71,8 @@ impl FactTable {
         }
     }
 
-    /// Folds the smallest facts until at most `limit` are left, see [`fold`]. Returns how many were
-    /// folded away.
+    /// Folds the smallest facts until at most `limit` are left; see [`fold`]. Returns the number
+    /// folded.
     pub fn fold(&mut self, limit: usize, hard: usize, other: StackId, groups: &[NameId]) -> u64 {
         let facts = self.facts.iter().copied().collect();
         let (facts, folded) = fold(facts, limit, hard, other, groups);
@@ -84,17 +83,18 @@ impl FactTable {
         folded
     }
 
-    /// Bytes held, index included.
+    /// Returns the memory used, including the index, bytes.
     pub fn bytes(&self) -> usize {
         self.facts.bytes() + self.index.capacity() * (size_of::<(FactKey, u32)>() + 1) * 8 / 7
     }
 }
 
-/// Folds the smallest facts into the stack `other`, keeping thread, name and state, until at most
-/// `limit` are left or every (thread, name, state) has one. If these alone are more than `hard`,
-/// threads merge per name; if even the names are too many, names merge per group (`groups`, by
-/// name); if even the groups are, all of a process that is in one state is one fact. Sums stay what
-/// they were. Returns how many facts fewer there are.
+/// Folds the smallest facts into the stack `other`, with the same thread, name and state. Stops at
+/// `limit` facts, or at one per (thread, name, state).
+///
+/// If more than `hard` are left, merges threads by name. If still more, merges names by group
+/// (`groups`, indexed by name). If still more, keeps one fact per process and state. Sums do not
+/// change. Returns the number of facts removed.
 pub fn fold(
     mut facts: Vec<Fact>,
     limit: usize,
@@ -120,7 +120,7 @@ pub fn fold(
     (facts, folded)
 }
 
-/// Adds up facts under new keys.
+/// Sums facts under new keys.
 pub fn rename(facts: Vec<Fact>, new: impl Fn(FactKey) -> FactKey) -> Vec<Fact> {
     let mut sums: FxHashMap<FactKey, Weights> = FxHashMap::default();
     for (key, weights) in facts {
@@ -129,13 +129,13 @@ pub fn rename(facts: Vec<Fact>, new: impl Fn(FactKey) -> FactKey) -> Vec<Fact> {
     sums.into_iter().collect()
 }
 
-/// Of buckets that were merged, times of stacks are whole tens of microseconds: what is finer says
-/// nothing in a sum over that many hits, and is most of what a file of it would be.
+/// Unit of times in merged buckets, ns: ten microseconds. Finer digits mean nothing in a sum of
+/// that many hits, and would be most of a file's size.
 pub const GRAIN: u64 = 10_000;
 
-/// Rounds times to whole [`GRAIN`]s. What a fact has beyond that goes to the next of the same
-/// thread, name and state, whose last keeps the rest: sums of these stay what they were, and no
-/// fact is off by as much as a grain.
+/// Rounds times down to multiples of [`GRAIN`]. The remainder goes to the next fact of the same
+/// thread, name and state, and the last of them keeps it. So their sums do not change, and no fact
+/// is off by a grain.
 pub fn round(facts: &mut [Fact]) {
     facts.sort_unstable_by_key(|(key, _)| (holder(key), key.stack));
     for same in facts.chunk_by_mut(|(a, _), (b, _)| holder(a) == holder(b)) {
@@ -163,11 +163,10 @@ fn holder(key: &FactKey) -> Holder {
 }
 
 fn fold_stacks(mut facts: Vec<Fact>, limit: usize, other: StackId) -> Vec<Fact> {
-    // Smallest first; equal ones in the order of their keys, so that the same facts fold the same
-    // way.
+    // Smallest first, equal ones by key, so that equal facts are folded equally.
     facts.sort_unstable_by_key(|(key, weights)| (weights.wall_ns.max(weights.cpu_ns), *key));
-    // Folding the first fact of a holder that has no `other` yet gains nothing; each further one
-    // gains one.
+    // Folding the first fact of a holder without an `other` removes none; each further one removes
+    // one.
     let mut folds: FxHashMap<Holder, u32> = FxHashMap::default();
     for (key, _) in facts.iter().filter(|(key, _)| key.stack == other) {
         folds.insert(holder(key), 1);
@@ -189,7 +188,7 @@ fn fold_stacks(mut facts: Vec<Fact>, limit: usize, other: StackId) -> Vec<Fact> 
     let mut kept = Vec::with_capacity(left);
     let mut folded = Vec::new();
     for ((key, weights), marked) in facts.into_iter().zip(marked) {
-        // One alone stays what it is.
+        // A single fact of a holder is kept as it is.
         if key.stack == other
             || (marked && folds.get(&holder(&key)).is_some_and(|count| *count > 1))
         {
@@ -233,7 +232,7 @@ mod tests {
         let mut other = fact(1, OTHER.0, 12);
         other.1.cpu_ns = 2 + 3;
         other.1.hits = 2;
-        // Thread 2's only fact is smaller still, but folding it alone would gain nothing.
+        // Thread 2's only fact is even smaller, but folding it would remove none.
         let expected = vec![other, fact(1, 11, 50), fact(1, 13, 100), fact(2, 10, 1)];
         assert_eq!((sorted(facts), folded), (sorted(expected), 1));
     }

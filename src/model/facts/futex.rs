@@ -1,25 +1,26 @@
-//! What a futex wait is, by the names of the frames it is under.
+//! Determines the kind of a futex wait by the names of its callers.
 //!
-//! Frames are asked innermost first, and the first that has an opinion decides: a condition wait
-//! that is taking its mutex again is `lock`, because the mutex frame is further in.
-//! `pthread_cond_wait` and `park` have no opinion: locks and sleeps are built on them (a monitor
-//! enter in libjvm is a mutex and a condition), and if no frame further out says so, a futex wait
-//! is `wait` anyway.
+//! Frames are checked from the innermost outward, and the first that has a kind decides. So a
+//! condition wait that acquires its mutex again is `lock`, since the mutex frame is further in.
+//!
+//! `pthread_cond_wait` and `park` have no kind: locks and sleeps are built on them. (A monitor
+//! enter in libjvm is a mutex and a condition.) If no frame further out has a kind, a futex wait is
+//! `wait` anyway.
 
 use crate::model::facts::role;
 use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::vocabulary::qualified::segments;
 use crate::model::vocabulary::state::FutexKind::{self, Lock, Sleep, Wait};
 
-/// What this frame says about a futex wait beneath it; `None`: nothing, ask its caller.
+/// Returns the kind that this frame gives to a futex wait below it. `None`: its caller decides.
 pub fn kind_of(locations: &[Location]) -> Option<FutexKind> {
-    // What a function of the kernel is called says nothing about the call that led there.
+    // A kernel function's name says nothing about the call that led to it.
     let of_user = locations.iter().rev().filter(|location| location.kind != FrameKind::Kernel);
     of_user.into_iter().find_map(|location| kind_of_name(&location.function))
 }
 
-/// C functions; leading underscores and glibc's `GI_` (its internal twin of an exported name) do
-/// not count.
+/// C functions, without leading underscores and glibc's `GI_` (its internal alias of an exported
+/// name).
 const C: &[(&str, FutexKind)] = &[
     ("pthread_mutex_lock", Lock),
     ("pthread_mutex_lock_full", Lock),
@@ -59,12 +60,12 @@ const C: &[(&str, FutexKind)] = &[
     ("SDL_Delay", Sleep),
     ("JVM_Sleep", Sleep),
     ("JVM_SleepNanos", Sleep),
-    // What stands for HotSpot's functions where they have no names.
+    // Stands for HotSpot's functions without names.
     ("monitor enter", Lock),
 ];
 
-/// C++ and Rust methods: first segment of the path (empty: any), type, method (`*` at its end: any
-/// that begins so).
+/// C++ and Rust methods: first segment of the path (empty: any), type, method. A `*` at the
+/// method's end matches any suffix.
 const METHODS: &[(&str, &str, &str, FutexKind)] = &[
     // libstdc++, libc++ (whose inline namespace `__1` lies between).
     ("std", "mutex", "lock", Lock),
@@ -95,7 +96,8 @@ const METHODS: &[(&str, &str, &str, FutexKind)] = &[
     ("lock_api", "Mutex", "lock", Lock),
     ("lock_api", "RwLock", "read", Lock),
     ("lock_api", "RwLock", "write", Lock),
-    // absl: Await, a condition, shares LockSlowLoop and Block with Lock, so those two say nothing.
+    // absl: Await, a condition, shares LockSlowLoop and Block with Lock, so those two are not
+    // listed.
     ("absl", "Mutex", "Lock", Lock),
     ("absl", "Mutex", "LockSlow", Lock),
     ("absl", "Mutex", "LockSlowWithDeadline", Lock),
@@ -117,12 +119,12 @@ const METHODS: &[(&str, &str, &str, FutexKind)] = &[
     ("", "QReadWriteLock", "lock*", Lock),
     ("", "QReadWriteLock", "tryLock*", Lock),
     ("", "QThread", "*sleep", Sleep),
-    // HotSpot's native half.
+    // HotSpot's C++ functions.
     ("", "ObjectMonitor", "enter*", Lock),
     ("", "ObjectMonitor", "Enter*", Lock),
     ("", "ObjectMonitor", "wait", Wait),
     ("", "JavaThread", "sleep*", Sleep),
-    // Stopped by the virtual machine, whatever the thread was about to do.
+    // Stopped by the virtual machine at a safepoint, whatever the thread was about to do.
     ("", "SafepointSynchronize", "block", Wait),
 ];
 

@@ -8,16 +8,16 @@ use crate::model::facts::fact_table::FactChunks;
 use crate::model::facts::packed::Packed;
 use crate::model::vocabulary::frame::Ns;
 
-/// Which part of history.
+/// The part of history to read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Range {
-    /// The last ns, ending at the newest tick.
+    /// The last given ns, up to the newest tick.
     Rolling(Ns),
     /// Since the start, or since the mark `since` (CLOCK_MONOTONIC).
     Cumulative { since: Option<Ns> },
 }
 
-/// A bucket that may still be added to.
+/// A bucket that may still receive time.
 #[derive(Clone, Debug)]
 pub(super) struct OpenBucket {
     pub start: Ns,
@@ -25,16 +25,16 @@ pub(super) struct OpenBucket {
     pub facts: FactChunks,
 }
 
-/// All buckets that are kept, and the cumulative table. Cloning costs pointers.
+/// All kept buckets, and the cumulative table. Cloning copies only pointers.
 #[derive(Clone, Debug)]
 pub struct History {
     pub(super) started: Ns,
     /// Time up to which facts are booked.
     pub(super) at: Ns,
-    /// Oldest first; none of them reaches into `open`.
+    /// Oldest first; none overlaps `open`.
     pub(super) sealed: Arc<[Arc<Packed>]>,
     pub(super) open: Arc<[OpenBucket]>,
-    /// The sum of all sealed buckets there ever were.
+    /// The sum of all buckets ever sealed.
     pub(super) cumulative: FactChunks,
 }
 
@@ -50,20 +50,20 @@ impl Default for History {
     }
 }
 
-/// A history as it is kept in a file. Buckets are oldest first.
+/// The history as a file holds it. Buckets are oldest first.
 #[derive(Debug, Default)]
 pub struct Parts {
     pub started: Ns,
     /// Time up to which facts are booked.
     pub at: Ns,
     pub sealed: Vec<Packed>,
-    /// Buckets that the cumulative table does not hold yet.
+    /// Buckets that the cumulative table does not include yet.
     pub open: Vec<Packed>,
     pub cumulative: Vec<Fact>,
 }
 
 impl History {
-    /// `None`: buckets are empty spans, overlap, or are not in order.
+    /// Builds a history. `None` if buckets are empty spans, overlap, or are out of order.
     pub fn from_parts(parts: Parts) -> Option<History> {
         let mut till = 0;
         for bucket in parts.sealed.iter().chain(&parts.open) {
@@ -92,17 +92,17 @@ impl History {
         })
     }
 
-    /// When buckets began, and up to when facts are booked.
+    /// Returns the start of the buckets, and the time up to which facts are booked.
     pub fn span(&self) -> (Ns, Ns) {
         (self.started, self.at)
     }
 
-    /// What [`Parts::sealed`] holds.
+    /// Returns the buckets of [`Parts::sealed`].
     pub fn sealed(&self) -> &[Arc<Packed>] {
         &self.sealed
     }
 
-    /// What [`Parts::open`] holds.
+    /// Returns the buckets of [`Parts::open`].
     pub fn open(&self) -> impl DoubleEndedIterator<Item = Packed> + ExactSizeIterator {
         let pack = |open: &OpenBucket| {
             Packed::new(open.start, open.end, open.facts.iter().copied().collect())
@@ -110,20 +110,22 @@ impl History {
         self.open.iter().map(pack)
     }
 
-    /// What [`Parts::cumulative`] holds.
+    /// Returns the facts of [`Parts::cumulative`].
     pub fn cumulative(&self) -> &FactChunks {
         &self.cumulative
     }
 
-    /// Calls `f` with every fact of `range`, a rolling one ending at `at`; the same key may come
-    /// several times (once per bucket). `open` is already added to `hits` where it counts (in the
-    /// range's first bucket), and zero.
+    /// Calls `f` with every fact of `range`; a rolling one ends at `at`. The same key may come
+    /// several times, once per bucket. `open` is zero: it is added to `hits` where it counts, in
+    /// the range's first bucket.
     ///
-    /// Returns what was read, `(from, till)`, ns: whole buckets. So the start is up to 1 s before
-    /// the one asked for (10 s, 1 min where that is older than 10 minutes, 70 minutes), or is the
-    /// oldest that is kept; the end is that of the bucket `at` falls into, or the newest booked
-    /// time. `Range::Cumulative { since: None }` alone reads the cumulative table: everything since
-    /// the session began, however little of it is kept in buckets.
+    /// Returns the span that was read, `(from, till)`, ns: whole buckets. So the start is up to 1 s
+    /// before the requested one, or that of the oldest kept bucket. Beyond an age of 10 minutes it
+    /// is up to 10 s before, beyond 70 minutes up to 1 min. The end is that of the bucket that
+    /// contains `at`, or the newest booked time.
+    ///
+    /// Only `Range::Cumulative { since: None }` reads the cumulative table: everything since the
+    /// session began, even if few buckets are kept.
     pub fn read(&self, range: Range, at: Ns, f: &mut dyn FnMut(&FactKey, &Weights)) -> (Ns, Ns) {
         let (wanted, at) = match range {
             Range::Rolling(window) => {
@@ -136,7 +138,7 @@ impl History {
             Range::Cumulative { .. } => return self.read_all(f),
         };
         let mut reader = Reader { read: None, f };
-        // What was seen since the newest tick is there already, and belongs to "now".
+        // Includes the observations since the newest tick, which belong to "now".
         let now = at >= self.at;
         for bucket in self.sealed.iter().filter(|b| b.end > wanted && (now || b.start < at)) {
             reader.bucket(bucket.start, bucket.end, bucket.iter());
@@ -149,8 +151,8 @@ impl History {
     }
 
     fn read_all(&self, f: &mut dyn FnMut(&FactKey, &Weights)) -> (Ns, Ns) {
-        // What was open when history began was counted where its first bucket was sealed; it may be
-        // open still.
+        // Waits already open at the start were counted when the first bucket was sealed. They may
+        // still be in an open bucket.
         let mut reader = Reader { read: Some((self.started, self.started)), f };
         reader.bucket(self.started, self.started, self.cumulative.iter().copied());
         for bucket in self.open.iter() {
@@ -162,7 +164,7 @@ impl History {
         (self.started, self.at.max(self.started))
     }
 
-    /// The start of the oldest bucket that is kept.
+    /// Returns the start of the oldest kept bucket.
     pub fn oldest(&self) -> Ns {
         let sealed = self.sealed.first().map(|bucket| bucket.start);
         sealed.or(self.open.first().map(|bucket| bucket.start)).unwrap_or(self.started)
@@ -170,7 +172,7 @@ impl History {
 }
 
 struct Reader<'a> {
-    /// From the first bucket's start till the last one's end.
+    /// From the start of the first bucket to the end of the last.
     read: Option<(Ns, Ns)>,
     f: &'a mut dyn FnMut(&FactKey, &Weights),
 }

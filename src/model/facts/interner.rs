@@ -1,5 +1,4 @@
-//! The writing side of [`Tables`]: finds or adds stacks, frames and thread names. Its lookup
-//! indexes are its own and never cloned.
+//! Writes [`Tables`]: finds or adds stacks, frames and thread names. Its indexes are never cloned.
 
 use std::sync::Arc;
 
@@ -12,35 +11,36 @@ use crate::model::vocabulary::state::FutexKind;
 use crate::model::vocabulary::text::clean_bytes;
 use crate::model::vocabulary::thread_names::{by_rules, internal_name};
 
-/// Maximum stack nodes, and maximum frames; beyond, a new stack is `(other)`.
+/// Maximum stack nodes, and maximum frames; beyond it a new stack becomes `(other)`.
 pub const MAX_STACKS: usize = 1_000_000;
-/// Maximum thread names, groups included; beyond, a new name is `(other)`.
+/// Maximum thread names, including groups; beyond it a new name becomes `(other)`.
 pub const MAX_NAMES: usize = 100_000;
-/// Maximum thread names before a new one is kept as its group alone: a server with a thread, and a
-/// name, per request would use up all of them otherwise.
+/// Maximum thread names before a new one is stored only as its group. Otherwise a server with one
+/// thread name per request would use up all of them.
 const MAX_RAW_NAMES: usize = MAX_NAMES / 2;
-/// Maximum bytes of function names per frame, on average; beyond, a frame keeps the name it
-/// has. (What is hostile here is a target with a million symbols of 4 KiB.)
+/// Maximum bytes of function names per frame, on average; beyond it frames keep their present
+/// names. Protects against a target with a million symbols of 4 KiB.
 const NAME_BYTES: usize = 128;
 
 pub struct Interner {
     tables: Tables,
     max_stacks: usize,
     by_frame: FxHashMap<RawFrame, FrameId>,
-    /// (caller's stack, frame) -> stack: one look-up per frame of a known stack.
+    /// (caller's stack, frame) -> stack: one lookup per frame of a known stack.
     by_node: FxHashMap<(StackId, RawFrame), StackId>,
     by_name: FxHashMap<RawName, NameId>,
-    /// What `by_name` was before it was full; what is found here goes there again.
+    /// The previous generation of `by_name`, from before it was full. Names found here are added
+    /// again.
     by_name_before: FxHashMap<RawName, NameId>,
-    /// By name: its group by the default rules, or itself.
+    /// By name: its group by the default rules, or the name itself.
     groups: Vec<NameId>,
     by_text: FxHashMap<(Arc<str>, ThreadKind), NameId>,
     /// What each frame's name says about a futex wait beneath it.
     futex: Vec<Option<FutexKind>>,
-    /// A frame that decides got its name since the stacks' kinds were last worked out.
+    /// A frame that decides a kind of wait was named since the kinds of stacks were last computed.
     stale: bool,
     unnamed: Vec<RawFrame>,
-    /// Bytes of the function names that were given.
+    /// Total bytes of function names.
     name_bytes: usize,
     other: StackId,
     refused: u64,
@@ -74,7 +74,7 @@ impl Interner {
         interner
     }
 
-    /// The stack's id; `(other)`, counted, where there is no room for a new one.
+    /// Returns the stack's id. Without room for a new one, counts it and returns `(other)`.
     pub fn stack(&mut self, innermost_first: &[RawFrame]) -> StackId {
         let mut at = StackId::EMPTY;
         for frame in innermost_first.iter().rev() {
@@ -92,12 +92,12 @@ impl Interner {
         at
     }
 
-    /// The stack that is this marker alone.
+    /// Returns the stack of only this marker.
     pub fn marker(&mut self, marker: Marker) -> StackId {
         self.stack(&[RawFrame::marker(marker)])
     }
 
-    /// The stack `(other)`.
+    /// Returns the stack `(other)`.
     pub fn other(&self) -> StackId {
         self.other
     }
@@ -124,8 +124,7 @@ impl Interner {
         }
         let id = FrameId(self.tables.frames.len() as u32);
         let named = Named::unnamed(frame);
-        // A marker that concerns a file wants the file's name; the others are called what they are
-        // called.
+        // A marker with a file needs the file's name; other markers have fixed names.
         if named.pending || matches!(frame.decode(), FrameCode::Marker { file: Some(_), .. }) {
             self.unnamed.push(frame);
         }
@@ -137,13 +136,12 @@ impl Interner {
         Some(id)
     }
 
-    /// Frames that were added since the last call and have no proper name yet.
+    /// Returns the frames added since the last call that have no final name.
     pub fn take_unnamed(&mut self) -> Vec<RawFrame> {
         std::mem::take(&mut self.unnamed)
     }
 
-    /// Names a frame (again); one that is not in the tables, or a name without locations, is
-    /// ignored.
+    /// Sets or replaces a frame's name. Ignores unknown frames and names without locations.
     pub fn set_named(&mut self, frame: RawFrame, mut named: Named) {
         let Some(id) = self.by_frame.get(&frame).copied() else { return };
         if named.locations.is_empty() {
@@ -171,13 +169,13 @@ impl Interner {
         }
     }
 
-    /// The id of a thread's name, cleaned; `(other)` of a name that a runtime gave and that is not
-    /// known any more.
+    /// Returns the id of a thread's cleaned name. `(other)` if a runtime gave the name and it is no
+    /// longer known.
     pub fn name(&mut self, name: RawName) -> NameId {
         self.name_if_known(name).unwrap_or(NameId::OTHER)
     }
 
-    /// The same; `None` of a name that a runtime gave and that is not known any more.
+    /// Does the same, but returns `None` where a runtime's name is no longer known.
     pub fn name_if_known(&mut self, name: RawName) -> Option<NameId> {
         if let Some(known) = self.by_name.get(&name) {
             return Some(*known);
@@ -185,14 +183,14 @@ impl Interner {
         let id = match self.by_name_before.get(&name) {
             Some(known) => *known,
             None if name.runtime_id().is_some() => return None,
-            // 15 bytes of garbage are at most 45 bytes of U+FFFD.
+            // 15 bytes of invalid UTF-8 become at most 45 bytes of U+FFFD.
             None => self.text(&clean_bytes(name.bytes(), 64), name.kind()),
         };
         self.remember(name, id);
         Some(id)
     }
 
-    /// Names that were not used since `MAX_NAMES / 2` others were are forgotten.
+    /// Stores a name's id. Forgets names that were not used since `MAX_NAMES / 2` others were.
     fn remember(&mut self, name: RawName, id: NameId) {
         if self.by_name.len() >= MAX_NAMES / 2 {
             self.by_name_before = std::mem::take(&mut self.by_name);
@@ -200,17 +198,17 @@ impl Interner {
         self.by_name.insert(name, id);
     }
 
-    /// By name: its group by the default rules.
+    /// Returns by name: its group by the default rules.
     pub fn groups(&self) -> &[NameId] {
         &self.groups
     }
 
-    /// The words of a thread's name.
+    /// Returns the text of a thread's name.
     pub fn name_of(&self, name: NameId) -> &str {
         self.tables.name(name)
     }
 
-    /// What a name that is an id means.
+    /// Sets the text of a name that is an id.
     pub fn call(&mut self, name: RawName, text: &str) {
         if !self.by_name.contains_key(&name) && !self.by_name_before.contains_key(&name) {
             let id = self.text(text, name.kind());
@@ -218,7 +216,7 @@ impl Interner {
         }
     }
 
-    /// The id of these words; of their group where there are [`MAX_RAW_NAMES`].
+    /// Returns the id of this text; beyond [`MAX_RAW_NAMES`] that of its group.
     pub(in crate::model) fn text(&mut self, text: &str, kind: ThreadKind) -> NameId {
         let name: (Arc<str>, ThreadKind) = (text.into(), kind);
         if let Some(known) = self.by_text.get(&name) {
@@ -238,7 +236,7 @@ impl Interner {
         id
     }
 
-    /// A name that is its own group.
+    /// Adds a name that is its own group.
     fn add_name(&mut self, name: (Arc<str>, ThreadKind)) -> NameId {
         if let Some(known) = self.by_text.get(&name) {
             return *known;
@@ -253,23 +251,22 @@ impl Interner {
         id
     }
 
-    /// A frame stands under what it is called until its name comes.
+    /// Returns whether some frames have only a placeholder as name.
     pub fn is_pending(&self) -> bool {
         self.tables.named.iter().any(|named| named.pending)
     }
 
-    /// Empty tables with the same bounds, into which [`Carrier`] brings what is to be kept of
-    /// these.
+    /// Returns empty tables with the same limits. [`Carrier`] copies the entries to keep.
     pub fn afresh(&self) -> Interner {
         Interner::new(self.max_stacks)
     }
 
-    /// Stacks that went to `(other)` because the tables were full.
+    /// Returns the number of stacks that became `(other)` because the tables were full.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// The tables as they are, for a snapshot.
+    /// Returns the current tables, for a snapshot.
     pub fn tables(&mut self) -> Tables {
         if self.stale {
             self.stale = false;
@@ -278,8 +275,8 @@ impl Interner {
         self.tables.clone()
     }
 
-    /// One pass, callers first; only chunks in which a kind changed are copied. Few frames decide,
-    /// so this is rare.
+    /// Computes all kinds again in one pass, callers first; copies only chunks that change. This is
+    /// rare, since few frames decide a kind.
     fn decide_again(&mut self) {
         for id in 1..self.tables.nodes.len() {
             let Some(node) = self.tables.nodes.get(id).copied() else { break };
@@ -294,7 +291,7 @@ impl Interner {
     }
 }
 
-/// Brings stacks and thread names from one interner into another, where they have other ids.
+/// Copies stacks and thread names from one interner to another, where they get new ids.
 pub struct Carrier<'a> {
     pub from: &'a Interner,
     pub to: &'a mut Interner,
@@ -319,8 +316,8 @@ impl Carrier<'_> {
 }
 
 impl Drop for Carrier<'_> {
-    /// All that was carried has its name, or the name was requested; but for those that are not
-    /// fetched yet.
+    /// Keeps the pending requests for names of carried frames. All other carried frames have a
+    /// name, or it was requested before.
     fn drop(&mut self) {
         let to = &mut *self.to;
         to.unnamed = self
@@ -356,7 +353,7 @@ mod tests {
         for id in 2..=MAX_NAMES as u64 / 2 + 1 {
             interner.call(name(id), "other");
         }
-        // It keeps its meaning, and is used again.
+        // The name keeps its text, and counts as used.
         interner.call(name(1), "renamed");
         assert_eq!(interner.name_if_known(name(1)), Some(first));
         for id in 2..=MAX_NAMES as u64 / 2 {

@@ -1,16 +1,16 @@
-//! Events in, time booked as facts, history, snapshots.
+//! Converts events to time booked as facts, with history and snapshots.
 //!
-//! Knows nothing of settings or of how facts are shown.
+//! Independent of settings and of the presentation.
 //!
 //! ```text
-//! recorder     ties the others together: events in, snapshots out
-//! thread       one thread's observations; weigh: observations -> booked time (wall, cpu, hits)
-//! unsampled    time that no sample hit, and the stacks it is shared among
-//! fact         (process, thread, name, stack, state) -> weights; fact_table adds them up
-//! buckets      writes history; history: as a snapshot reads it; packed, chunks: how it is stored
-//! tables       interned stacks, and what their frames are called; interner writes them
+//! recorder     connects the others: events in, snapshots out
+//! thread       one thread's account; weigh: observations -> booked time (wall, cpu, hits)
+//! unsampled    assigns stacks to time that no sample hit
+//! fact         (process, thread, name, stack, state) -> weights; fact_table sums them
+//! buckets      writes history; history: reads it; packed, chunks: store it
+//! tables       interned stacks and names of frames; interner writes them
 //! snapshot     an immutable view of all of it
-//! futex, role  what a futex wait is, by the functions above it; what such names say of waits
+//! futex, role  the kind of a futex wait, by its callers; roles of replaced names in waits
 //! ```
 
 pub mod buckets;

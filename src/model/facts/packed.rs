@@ -1,21 +1,21 @@
-//! A sealed bucket: its facts as varints, sorted by key, column by column: what is alike stands
-//! together, so that files of them pack well.
+//! A sealed bucket: its facts as varints, sorted by key, column by column. Similar values are
+//! adjacent, so files of them compress well.
 //!
 //! ```text
-//! head:     unit of wall_ns and cpu_ns; how many per hit of the facts that were on a core;
+//! head:     unit of wall_ns and cpu_ns; mean wall and cpu per hit of the facts with on-CPU hits;
 //!           length of each column
 //! flags     state 4 bits | same thread as before | same name | cpu | wait
 //! who       [pid tid start]  [name]
-//! stack     of the same thread and name: how much more than before
+//! stack     with the same thread and name: difference from the fact before
 //! hits      hits  [zigzag(hits - cpu_hits)]
-//! wall      of facts with cpu: zigzag(wall - hits x that of the head), else wall
-//! cpu       [zigzag(cpu - cpu_hits x that of the head)]
-//! rest      of facts whose times are not whole units: how many facts after the one before,
-//!           what of wall_ns, of cpu_ns is left
+//! wall      of facts with cpu: zigzag(wall - hits x mean of the head), else wall
+//! cpu       [zigzag(cpu - cpu_hits x mean of the head)]
+//! rest      of facts whose times are no multiples of the unit: distance from the last such fact,
+//!           remainder of wall_ns, remainder of cpu_ns
 //! wait      [open longest_ns zigzag(from - start of bucket)]
 //! ```
 //!
-//! Saved profiles hold these bytes: another encoding is another kind of block there.
+//! Saved profiles hold these bytes, so another encoding needs another kind of block there.
 
 use crate::model::facts::fact::{Fact, FactKey, Weights};
 use crate::model::facts::fact_table::GRAIN;
@@ -39,12 +39,13 @@ pub struct Packed {
     bytes: Box<[u8]>,
 }
 
-/// What the bytes begin with.
+/// The start of the encoded bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Head {
-    /// ns. 1, or [`GRAIN`] where most times are whole ones of it.
+    /// ns. [`GRAIN`] if most times are multiples of it, else 1.
     unit: u64,
-    /// What a hit on a core is worth, about: only what a fact has more or less is written.
+    /// Mean time per hit of the facts with on-CPU hits, in units. Facts encode their difference
+    /// from it.
     wall_per_hit: u64,
     cpu_per_hit: u64,
     /// Bytes of each column.
@@ -59,7 +60,7 @@ impl Head {
         self.lengths.iter().for_each(|length| put(out, *length as u64));
     }
 
-    /// The inverse, from the front of `bytes`.
+    /// Decodes a head from the front of `bytes`.
     pub fn take(bytes: &mut &[u8]) -> Option<Head> {
         let (unit, wall_per_hit, cpu_per_hit) = (take(bytes)?, take(bytes)?, take(bytes)?);
         let mut head = Head { unit, wall_per_hit, cpu_per_hit, lengths: [0; COLUMNS] };
@@ -90,8 +91,8 @@ impl Head {
     }
 }
 
-/// How much more than `per_hit` for each of `hits`; all of it wraps, so any numbers come
-/// back.
+/// Encodes the difference of `value` from `per_hit` times `hits`. The arithmetic wraps, so [`with`]
+/// restores any value.
 fn beyond(value: u64, per_hit: u64, hits: u32) -> u64 {
     zigzag(value.wrapping_sub(per_hit.wrapping_mul(hits.into())) as i64)
 }
@@ -163,7 +164,7 @@ impl Packed {
         Packed { start, end, facts: facts.len(), bytes: out.into_boxed_slice() }
     }
 
-    /// The head and the columns. `None`: these are not the bytes of any facts.
+    /// Returns the head and the columns. `None` if the bytes hold no facts.
     pub fn columns(&self) -> Option<(Head, [&[u8]; COLUMNS])> {
         let mut rest = &self.bytes[..];
         let head = Head::take(&mut rest)?;
@@ -174,18 +175,17 @@ impl Packed {
         Some((head, columns))
     }
 
-    /// Decodes facts from untrusted bytes. `None`: they are not what [`Packed::new`] makes of
-    /// any facts.
+    /// Decodes facts from untrusted bytes. `None` if [`Packed::new`] would not encode them so.
     pub fn from_bytes(start: Ns, end: Ns, bytes: &[u8]) -> Option<Packed> {
         let foreign = Packed { start, end, facts: 0, bytes: bytes.into() };
         let facts: Vec<Fact> = foreign.iter().collect();
         let sorted = facts.windows(2).all(|pair| pair[0].0 < pair[1].0);
-        // Facts have one encoding, so nothing is left out, cut off or there twice.
+        // Facts have exactly one encoding, so no bytes are missing, excess or repeated.
         let packed = sorted.then(|| Packed::new(start, end, facts))?;
         (packed.bytes == foreign.bytes).then_some(packed)
     }
 
-    /// What [`Packed::from_bytes`] takes.
+    /// Returns the bytes that [`Packed::from_bytes`] accepts.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -198,18 +198,18 @@ impl Packed {
         self.facts == 0
     }
 
-    /// Bytes held, itself and its reference count included.
+    /// Returns the memory used, bytes, including the value itself and its reference count.
     pub fn bytes(&self) -> usize {
         self.bytes.len() + size_of::<Packed>() + 32
     }
 
-    /// The facts, in the order of their keys.
+    /// Iterates over the facts, in the order of their keys.
     pub fn iter(&self) -> impl Iterator<Item = Fact> + '_ {
         let (
             head,
             [mut flags, mut who, mut stacks, mut hits, mut wall, mut cpu, mut rest, mut wait],
         ) = self.columns().unwrap_or_default();
-        // Facts up to the next that has something left.
+        // Number of facts up to the next one with remainders.
         let mut whole = take(&mut rest);
         let mut before = FactKey {
             thread: ThreadKey { pid: 0, tid: 0, start: 0 },
@@ -268,17 +268,18 @@ impl Packed {
     }
 }
 
-/// Signed numbers so that those near zero are small.
+/// Maps signed to unsigned numbers so that those near zero stay small.
 pub fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
-/// The inverse of [`zigzag`].
+/// Inverts [`zigzag`].
 pub fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
-/// Seven bits a byte, the lowest first; all but the last byte have their highest bit set.
+/// Appends a varint: seven bits per byte, the lowest first; all but the last byte have the highest
+/// bit set.
 pub fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -287,7 +288,7 @@ pub fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// The inverse of [`put`], from the front of `bytes`.
+/// Decodes a varint from the front of `bytes`.
 pub fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
@@ -346,7 +347,7 @@ mod tests {
             prop_assert_eq!((again.len(), again.as_bytes()), (packed.len(), packed.as_bytes()));
         }
 
-        /// Whatever was taken for facts says the same when it is read.
+        /// Bytes that are accepted as facts encode to the same bytes again.
         #[test]
         fn foreign_bytes_are_facts_or_refused(bytes in prop::collection::vec(prop_oneof![0u8..40, any::<u8>()], 0..60), start in any::<u64>()) {
             if let Some(packed) = Packed::from_bytes(start, start, &bytes) {
@@ -376,7 +377,7 @@ mod tests {
         assert!(Packed::from_bytes(0, 1, &[bytes, &[0]].concat()).is_none());
         let twice = Packed::new(0, 1, vec![fact(1), fact(1)]);
         assert!(Packed::from_bytes(0, 1, twice.as_bytes()).is_none());
-        // Which process: with a bit beyond 32; in more bytes than it needs.
+        // The pid: with a bit beyond 32; in more bytes than it needs.
         let (head, columns) = packed.columns().expect("these are facts");
         for pid in [&[1][..], &[0x81, 0x80, 0x80, 0x80, 0x10], &[0x81, 0]] {
             let mut columns = columns.map(<[u8]>::to_vec);

@@ -1,5 +1,5 @@
-//! Events in, views out: interning, weighing and history tied together. Pure: time is what the
-//! events say.
+//! Turns events into views: connects interning, weighing and history. Pure: all times are those of
+//! the events.
 
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
@@ -32,7 +32,7 @@ impl Default for Limits {
     }
 }
 
-/// Everything a snapshot says about the measurement. Cloning costs pointers.
+/// All of a snapshot's data about the measurement. Cloning copies only pointers.
 #[derive(Clone, Debug)]
 pub struct View {
     /// Time up to which facts are booked: the newest tick.
@@ -45,7 +45,7 @@ pub struct View {
     pub ticks: u64,
     /// Up to the newest tick.
     pub losses: Losses,
-    /// Facts folded into `(other)`, stacks that found the tables full included.
+    /// Facts folded into `(other)`, including stacks that did not fit in the tables.
     pub folded_facts: u64,
     pub dropped_buckets: u64,
     pub late_p99_ns: u64,
@@ -53,15 +53,15 @@ pub struct View {
     pub interval_achieved_ns: u64,
 }
 
-/// The newest ticks' lateness is kept for its 99th percentile, and as many ticks' times for the
-/// interval achieved.
+/// Number of the newest ticks that are kept: their lateness for its 99th percentile, their times
+/// for the achieved interval.
 const TICKS_KEPT: usize = 1_000;
 
-/// Number of outermost frames that say what work a thread does: its start routine, and what that
-/// calls.
+/// Number of outermost frames that identify a thread's work: its start routine and that one's
+/// callee.
 const OUTERMOST: usize = 2;
 
-/// Over how long the achieved interval is taken.
+/// Time over which the achieved interval is averaged.
 const ACHIEVED_OVER: Ns = 5 * SECOND;
 
 pub struct Recorder {
@@ -71,19 +71,19 @@ pub struct Recorder {
     weigher: Weigher,
     ticks: u64,
     losses: Losses,
-    /// As they were when history began.
+    /// The losses at the start of the history.
     losses_before: Losses,
     late: VecDeque<Ns>,
-    /// Times of the newest ticks, the newest last.
+    /// Times of the newest ticks, newest last.
     rhythm: VecDeque<Ns>,
-    /// The newest interval: its ticks, one of each process, have the same time.
-    round: Option<Ns>,
-    /// What threads were doing when sampling ended.
+    /// Time of the newest tick; the ticks of all processes in one interval have the same time.
+    newest_tick: Option<Ns>,
+    /// The threads' last states when sampling ended.
     closed: Option<Arc<[ThreadNow]>>,
 }
 
 impl Recorder {
-    /// Time begins, and buckets start, at `started`.
+    /// Creates a recorder whose history starts at `started`.
     pub fn new(started: Ns, limits: Limits) -> Recorder {
         let mut interner = Interner::new(limits.stacks);
         let markers = Markers::of(&mut interner);
@@ -98,18 +98,19 @@ impl Recorder {
             losses_before: Losses::default(),
             late: VecDeque::new(),
             rhythm: VecDeque::new(),
-            round: None,
+            newest_tick: None,
             closed: None,
         }
     }
 
-    /// Whether the backend sees a thread's kernel time (true at first); where it does not,
-    /// run time without a sample is `[in kernel, not visible]`, else `[cpu, not sampled]`.
+    /// Sets whether the backend sees kernel time (initially true). If not, run time without a
+    /// sample is `[in kernel, not visible]`, else `[cpu, not sampled]`.
     pub fn set_kernel_visible(&mut self, visible: bool) {
         self.weigher.set_kernel_visible(visible);
     }
 
-    /// Events are in order of time per source; nothing is taken after [`Recorder::close`].
+    /// Applies an event. Each source's events are in order of time. Ignores all after
+    /// [`Recorder::close`].
     pub fn apply(&mut self, event: &Event) {
         if self.closed.is_some() {
             return;
@@ -146,7 +147,7 @@ impl Recorder {
         let gone = observation.thread == merged_thread(observation.thread.pid);
         let name = match gone {
             true => NameId::EXITED,
-            // A thread of which nothing was seen for a long time is still called what it was.
+            // A thread that was not observed for a long time keeps its name.
             false => self
                 .interner
                 .name_if_known(observation.name)
@@ -160,17 +161,17 @@ impl Recorder {
             .observe(observation.thread, Seen { at, name, what, counters, recovered, work });
     }
 
-    /// What threads that do the same work have in common: the group of their names, and the
-    /// outermost calls.
+    /// Returns a hash that is equal for threads with the same work: of the group of their names,
+    /// and of their outermost calls.
     fn work(&self, name: NameId, stack: &[RawFrame]) -> u64 {
-        // The innermost frame calls nothing.
+        // The innermost frame is no caller.
         let callers = stack.get(1..).unwrap_or_default();
         if callers.is_empty() {
             return 0;
         }
         let group = self.interner.groups().get(name.0 as usize).copied().unwrap_or(name);
         let mut hasher = FxHasher::default();
-        // By its words: ids are others after a restart.
+        // Hashes the text, since ids change at a restart.
         self.interner.name_of(group).hash(&mut hasher);
         callers[callers.len().saturating_sub(OUTERMOST)..].hash(&mut hasher);
         hasher.finish().max(1)
@@ -188,7 +189,7 @@ impl Recorder {
     fn tick(&mut self, tick: &Tick) {
         self.at = self.at.max(tick.at);
         self.losses = tick.losses;
-        if self.round.replace(tick.at) != Some(tick.at) {
+        if self.newest_tick.replace(tick.at) != Some(tick.at) {
             self.ticks += 1;
             self.round_ended(tick);
         }
@@ -202,7 +203,7 @@ impl Recorder {
         }
         let times = &mut self.rhythm;
         times.push_back(tick.at);
-        // Two make an interval, however long.
+        // Two ticks define an interval, however long.
         while times.len() > TICKS_KEPT
             || (times.len() > 2
                 && times.front().is_some_and(|first| *first + ACHIEVED_OVER < tick.at))
@@ -211,24 +212,24 @@ impl Recorder {
         }
     }
 
-    /// Defines the text of a thread name that a runtime gave; comes before the first observation
-    /// that carries it.
+    /// Defines the text of a thread name that a runtime gave. Must come before the first
+    /// observation with this name.
     pub fn set_thread_name(&mut self, name: RawName, text: &str) {
         self.interner.call(name, text);
     }
 
-    /// Frames that were interned since the last call and want a name (markers without a file have
-    /// theirs).
+    /// Returns the frames interned since the last call that need a name. Markers without a file
+    /// have one.
     pub fn take_unnamed(&mut self) -> Vec<RawFrame> {
         self.interner.take_unnamed()
     }
 
-    /// Names a frame, or names it better; takes effect in all stacks, also of the past.
+    /// Sets or improves a frame's name, in all past and future stacks.
     pub fn set_named(&mut self, frame: RawFrame, named: Named) {
         self.interner.set_named(frame, named);
     }
 
-    /// Sampling ended at `at`: books everything up to there.
+    /// Ends sampling at `at`: books all time up to it.
     pub fn close(&mut self, at: Ns) {
         self.weigher.silent();
         if self.closed.is_none() {
@@ -238,11 +239,11 @@ impl Recorder {
         }
     }
 
-    /// Forgets what was booked and what was lost, and the stacks and thread names that no thread is
-    /// in: history begins again where it ended, and takes no more room however often this is done.
-    /// Accounts go on, so that what is not booked yet comes into the new history, and none of it
-    /// twice. Ids are others from now on; views keep what they have. Answers with the tables of
-    /// those ids, for names that come late.
+    /// Starts a new history where the old one ended. Keeps the accounts of threads, so time not
+    /// booked yet goes to the new history, exactly once. Drops booked time, losses, and all stacks
+    /// and names that no thread uses, so repeated calls use no more memory.
+    ///
+    /// Ids change; existing views stay valid. Returns the old tables, for names that arrive later.
     pub fn restart(&mut self) -> Former {
         self.weigher.silent();
         let mut fresh = self.interner.afresh();
@@ -259,12 +260,12 @@ impl Recorder {
         Former { interner: std::mem::replace(&mut self.interner, fresh) }
     }
 
-    /// Bytes of all history, at most [`Limits::history_bytes`].
+    /// Returns the memory of the history, bytes; at most [`Limits::history_bytes`].
     pub fn history_bytes(&mut self) -> usize {
         self.weigher.buckets().bytes()
     }
 
-    /// Everything as it is now; costs pointers, and a booking per waiting thread.
+    /// Returns the current state. Copies pointers, and books the time of each waiting thread.
     pub fn view(&mut self) -> View {
         self.weigher.silent();
         let threads = self.closed.clone().unwrap_or_else(|| self.weigher.threads().collect());
@@ -288,7 +289,7 @@ impl Recorder {
     }
 }
 
-/// The tables of a history that is over.
+/// The tables of an earlier history.
 pub struct Former {
     interner: Interner,
 }
@@ -299,7 +300,7 @@ impl Former {
         self.interner.set_named(frame, named);
     }
 
-    /// Names are still to come.
+    /// Returns whether some frames still wait for their names.
     pub fn is_pending(&self) -> bool {
         self.interner.is_pending()
     }
@@ -321,7 +322,7 @@ impl Markers {
     }
 }
 
-/// The smallest value that at least 99 % are not above; 0 of none.
+/// Returns the smallest value that at least 99 % do not exceed; 0 for no values.
 fn percentile_99(values: &VecDeque<Ns>) -> Ns {
     let mut values: Vec<Ns> = values.iter().copied().collect();
     if values.is_empty() {
@@ -341,7 +342,7 @@ mod tests {
         let interval = 10_000_000;
         for round in 1..=100 {
             for pid in [7, 8, 9] {
-                // A process may come and go.
+                // A process may appear and exit.
                 if pid != 8 || round % 3 != 0 {
                     let (at, losses) = (round * interval, Losses::default());
                     let tick = Tick {

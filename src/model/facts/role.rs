@@ -1,17 +1,17 @@
-//! What a name that replaces a function's still says of waits: `kvqmzrtghj[loop]`. Projection and
-//! states decide by names, and must decide the same of a profile whose names were replaced. No
-//! compiler gives such names.
+//! Roles of functions in waits, appended to replaced names: `kvqmzrtghj[loop]`. Projection and
+//! states decide by function names. With the roles they decide the same for a profile whose names
+//! were replaced. No compiler creates such names.
 
 use crate::model::vocabulary::state::FutexKind;
 
-/// As a frame, in waiting for work (`projection::idle`).
+/// Roles of frames in the search for idle waits (`projection::idle`).
 pub const WAITS: &str = "waits";
 pub const LOOP: &str = "loop";
 pub const PLUMBING: &str = "plumbing";
 pub const MAIN: &str = "main";
 pub const JOIN: &str = "join";
 
-/// Of a futex wait beneath it.
+/// Kinds of a futex wait called from the frame.
 const FUTEX: [(&str, FutexKind); 3] =
     [("lock", FutexKind::Lock), ("wait", FutexKind::Wait), ("sleep", FutexKind::Sleep)];
 
@@ -23,12 +23,12 @@ pub fn to_futex(word: &str) -> Option<FutexKind> {
     FUTEX.iter().find(|(known, _)| *known == word).map(|(_, kind)| *kind)
 }
 
-/// The name with these roles.
+/// Returns the name with these roles appended.
 pub fn with(name: &str, roles: &[&str]) -> String {
     if roles.is_empty() { name.to_owned() } else { format!("{name}[{}]", roles.join("+")) }
 }
 
-/// The roles a name tells. `None`: it is no such name.
+/// Returns the roles in a name. `None` if it has none.
 pub fn of(name: &str) -> Option<impl Iterator<Item = &str>> {
     let (_, roles) = name.strip_suffix(']')?.rsplit_once('[')?;
     let known = |word: &str| {

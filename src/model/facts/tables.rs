@@ -1,10 +1,10 @@
-//! Interned stacks and names. Ids only ever grow and never change meaning, so a newer `Tables` can
-//! stand in for an older one (a frozen snapshot gets names that were found later).
+//! Interned stacks and names. Tables only grow and ids keep their meaning, so newer `Tables` can
+//! replace older ones. A frozen snapshot thus gets names that were found later.
 //!
-//! Stacks are a prefix tree: (caller's stack, frame), so a parent's id is always lower than its
-//! children's and a whole tree is summed in one backward pass. Everything is held in fixed-size
-//! shared chunks, so that cloning a `Tables` for a snapshot costs a pointer per chunk, and a change
-//! copies one chunk.
+//! Stacks are a prefix tree: (caller's stack, frame). A parent's id is always lower than its
+//! children's, so a whole tree is summed in one backward pass. All data are in fixed-size shared
+//! chunks. Cloning `Tables` for a snapshot copies one pointer per chunk, and a change copies one
+//! chunk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl StackId {
 impl NameId {
     /// The thread name `(exited)`: CPU time of threads that started and exited between two scans.
     pub const EXITED: NameId = NameId(0);
-    /// The thread name `(other)`: what was folded together because there was no room.
+    /// The thread name `(other)`: threads folded together for lack of room.
     pub const OTHER: NameId = NameId(1);
 }
 
@@ -32,12 +32,12 @@ impl NameId {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct FrameId(pub u32);
 
-/// An interned, cleaned thread name (control characters stripped, invalid UTF-8 replaced), and the
-/// kind of thread that had it: the same text of another kind is another id.
+/// An interned, cleaned thread name (control characters stripped, invalid UTF-8 replaced), with the
+/// kind of thread. The same text with another kind has another id.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct NameId(pub u32);
 
-/// What kind of code a frame is.
+/// The kind of a frame's code.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum FrameKind {
     Native,
@@ -46,12 +46,12 @@ pub enum FrameKind {
     Python,
     Jit,
     Marker,
-    /// No code: the name of threads that are shown together inside of a group.
+    /// No code: the name of threads that are shown together within a group.
     Thread,
 }
 
 impl FrameKind {
-    /// The word in JSON.
+    /// Returns the word in JSON.
     pub fn word(self) -> &'static str {
         match self {
             FrameKind::Native => "native",
@@ -65,7 +65,7 @@ impl FrameKind {
     }
 }
 
-/// How a frame's code came to be run; `None` in a [`Function`] where there is nothing to say.
+/// How a frame's code is executed; `None` in a [`Location`] if unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Tier {
     Interpreted,
@@ -73,13 +73,13 @@ pub enum Tier {
     C2,
     Inlined,
     Native,
-    /// Compiled line by line, by a compiler other than HotSpot's.
+    /// Compiled line by line, by another compiler than HotSpot's.
     Baseline,
     Optimized,
 }
 
 impl Tier {
-    /// The word in JSON.
+    /// Returns the word in JSON.
     pub fn word(self) -> &'static str {
         match self {
             Tier::Interpreted => "interpreted",
@@ -107,11 +107,11 @@ pub struct Location {
     pub tier: Option<Tier>,
 }
 
-/// What the kernel's code, and its functions where they have no names, are called.
+/// Name of the kernel's code, and of its functions without names.
 pub const KERNEL: &str = "[kernel]";
 
 impl Location {
-    /// A name without a place.
+    /// Returns a location with a name, but no file, line or module.
     pub fn named(name: &str, kind: FrameKind) -> Location {
         Location {
             function: name.into(),
@@ -123,28 +123,29 @@ impl Location {
         }
     }
 
-    /// Addresses of the kernel's functions are not shown to every user (kernel.kptr_restrict).
+    /// Returns whether this is a kernel function without a name: not every user may see their
+    /// addresses (kernel.kptr_restrict).
     pub fn is_unnamed_kernel(&self) -> bool {
         self.kind == FrameKind::Kernel && *self.function == *KERNEL
     }
 }
 
-/// What one raw frame stands for: outermost function first, then what was inlined into it. Never
-/// empty. While its symbols are still being loaded it is one [`Location`] named `module!0xoffset`,
-/// and `pending`.
+/// The functions of one raw frame: the outermost first, then those inlined into it. Never empty.
+/// While its symbols are being loaded it is `pending`, with one [`Location`] named
+/// `module!0xoffset`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Named {
     pub locations: Arc<[Location]>,
     pub pending: bool,
-    /// Which build of its module the code is of, where that is known: the file's GNU build id in
-    /// small hexadecimal digits, or what another tool's profile has in its place. It is not part of
-    /// a [`Location`], since a function is one in all builds.
+    /// The build of the module, if known: the file's GNU build id in lower-case hexadecimal digits,
+    /// or its equivalent in another tool's profile. Not part of [`Location`], since a function is
+    /// the same in all builds.
     pub build_id: Option<Arc<str>>,
 }
 
 impl Named {
-    /// The name of a frame before its file is read: its offset, and `pending`; a
-    /// marker its own text.
+    /// Returns the name of a frame before its file is read: its offset, `pending`. A marker's name
+    /// is its text.
     pub fn unnamed(frame: RawFrame) -> Named {
         let (function, kind, pending) = match frame.decode() {
             FrameCode::Code { offset, .. } => (format!("0x{offset:x}"), FrameKind::Native, true),
@@ -173,7 +174,7 @@ pub(super) struct StackNode {
     pub top: FrameId,
 }
 
-/// See the module's head. The writing side is [`crate::model::facts::interner::Interner`].
+/// See the module's documentation. Written by [`crate::model::facts::interner::Interner`].
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
     pub(super) nodes: Chunks<StackNode, 4096>,
@@ -183,19 +184,19 @@ pub struct Tables {
     pub(super) names: Chunks<(Arc<str>, ThreadKind), 1024>,
 }
 
-/// Tables as lists, indexed by their ids: to be rebuilt from a file.
+/// Tables as lists, indexed by id, from which a file's reader rebuilds them.
 #[derive(Debug, Default)]
 pub struct Parts {
     pub names: Vec<(Arc<str>, ThreadKind)>,
     pub frames: Vec<(RawFrame, Named)>,
-    /// Caller's stack, innermost frame, and what a futex wait under it is. The first is the empty
-    /// stack.
+    /// Caller's stack, innermost frame, and kind of a futex wait below it. The first entry is the
+    /// empty stack.
     pub stacks: Vec<(StackId, FrameId, FutexKind)>,
 }
 
 impl Tables {
-    /// `None`: a stack does not come after its caller's or has a frame that is not there, or a
-    /// frame has no location.
+    /// Builds tables. `None` if a stack precedes its caller's or has an unknown frame, or a frame
+    /// has no location.
     pub fn from_parts(parts: Parts) -> Option<Tables> {
         let Parts { names, frames, stacks } = parts;
         let known = |frame: FrameId| (frame.0 as usize) < frames.len();
@@ -220,27 +221,27 @@ impl Tables {
         Some(tables)
     }
 
-    /// Ids below this are names of threads.
+    /// Returns the number of thread names; all lower ids are valid.
     pub fn name_count(&self) -> usize {
         self.names.len()
     }
 
-    /// The caller's stack; the empty stack is its own parent.
+    /// Returns the caller's stack; the empty stack is its own parent.
     pub fn parent(&self, stack: StackId) -> StackId {
         self.nodes.get(stack.0 as usize).map_or(StackId::EMPTY, |node| node.parent)
     }
 
-    /// The innermost frame; of the empty stack frame 0, the marker `(other)`.
+    /// Returns the innermost frame; for the empty stack frame 0, the marker `(other)`.
     pub fn top(&self, stack: StackId) -> FrameId {
         self.nodes.get(stack.0 as usize).map_or(FrameId(0), |node| node.top)
     }
 
-    /// Ids below this are stacks (the empty one included).
+    /// Returns the number of stacks, including the empty one; all lower ids are valid.
     pub fn stack_count(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Ids below this are frames.
+    /// Returns the number of frames; all lower ids are valid.
     pub fn frame_count(&self) -> usize {
         self.frames.len()
     }
@@ -249,8 +250,8 @@ impl Tables {
         self.frames.get(frame.0 as usize).copied().unwrap_or(RawFrame::marker(Marker::Other))
     }
 
-    /// What the frame is called so far; an id that is not in these tables is called `(other)` (ids
-    /// are to be read in the tables they came with, or in newer ones).
+    /// Returns the frame's present name; `(other)` for an unknown id. (Use ids with the tables they
+    /// came from, or newer ones.)
     pub fn named(&self, frame: FrameId) -> &Named {
         match self.named.get(frame.0 as usize) {
             Some(named) => named,
@@ -258,7 +259,7 @@ impl Tables {
         }
     }
 
-    /// A thread's name.
+    /// Returns a thread's name.
     pub fn name(&self, name: NameId) -> &Arc<str> {
         match self.names.get(name.0 as usize) {
             Some((name, _)) => name,
@@ -266,18 +267,18 @@ impl Tables {
         }
     }
 
-    /// What kind of thread has the name.
+    /// Returns the kind of thread with this name.
     pub fn kind(&self, name: NameId) -> ThreadKind {
         self.names.get(name.0 as usize).map_or(ThreadKind::Plain, |(_, kind)| *kind)
     }
 
-    /// What a futex wait under this stack is; [`FutexKind::Wait`] until its names are known.
+    /// Returns the kind of a futex wait below this stack; [`FutexKind::Wait`] until its names are
+    /// known.
     pub fn futex_kind(&self, stack: StackId) -> FutexKind {
         self.futex.get(stack.0 as usize).copied().unwrap_or_default()
     }
 
-    /// The builds that there are of each module, by names. Modules of which none is known are not
-    /// in it.
+    /// Returns the builds of each module, by name. Omits modules without a known build.
     pub fn builds(&self) -> BTreeMap<Arc<str>, BTreeSet<Arc<str>>> {
         let mut builds: BTreeMap<Arc<str>, BTreeSet<Arc<str>>> = BTreeMap::new();
         for named in self.named.iter() {
@@ -303,7 +304,7 @@ impl Tables {
     }
 }
 
-/// Stands in for an id that these tables do not have.
+/// Returns the name for ids that the tables do not have.
 fn unknown() -> &'static Named {
     static UNKNOWN: std::sync::OnceLock<Named> = std::sync::OnceLock::new();
     UNKNOWN.get_or_init(|| Named::unnamed(RawFrame::marker(Marker::Other)))

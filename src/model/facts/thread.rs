@@ -1,4 +1,4 @@
-//! One thread's account: what it was last seen doing, and what of its time is not booked yet.
+//! One thread's account: its last observation, and its time that is not booked yet.
 
 mod booking;
 
@@ -13,10 +13,10 @@ use crate::model::facts::unsampled::{CARRY, Unsampled, Weighed};
 use crate::model::vocabulary::frame::{Counters, Ns, SECOND, Syscall, ThreadKey};
 use crate::model::vocabulary::state::{RawState, State};
 
-/// By how much the counters of a running thread may lag: one kernel tick, at HZ=100.
+/// Maximum lag of a running thread's counters: one kernel tick, at HZ=100.
 pub const COUNTER_LAG: Ns = SECOND / 100;
 
-/// Samples that wait for the counters that weigh them; more (no counters came for long) are hits
+/// Maximum samples that wait for CPU time; further ones (no counters arrived for long) are hits
 /// without CPU time.
 const MAX_SAMPLES: usize = 4_096;
 
@@ -24,7 +24,7 @@ const RUN: RawState = RawState::Known(State::Run);
 const READY: RawState = RawState::Known(State::Rdy);
 const WAIT: RawState = RawState::Known(State::Wait);
 
-/// The stacks that stand for time without a stack.
+/// The marker stacks for time without a stack.
 #[derive(Clone, Copy, Debug)]
 pub struct Markers {
     pub cpu_not_sampled: StackId,
@@ -34,7 +34,7 @@ pub struct Markers {
     pub threads_gone: StackId,
 }
 
-/// What every account is kept by.
+/// Parameters of all accounts.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     pub markers: Markers,
@@ -45,13 +45,14 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Longest time without an observation, ns: beyond it, what the thread did is unknown.
+    /// Returns the maximum time between observations, ns. Beyond it the thread's activity is
+    /// unknown.
     pub fn longest_gap(&self) -> Ns {
         SECOND.max(self.interval.saturating_mul(5))
     }
 }
 
-/// An observation whose names and stacks are ids.
+/// An observation with interned names and stacks.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
     pub at: Ns,
@@ -60,7 +61,7 @@ pub struct Seen {
     pub counters: Option<Counters>,
     /// rbp was recovered by search.
     pub recovered: bool,
-    /// See [`crate::model::facts::unsampled::Kind::of`]; 0 where there is no stack.
+    /// See [`crate::model::facts::unsampled::Kind::of`]; 0 without a stack.
     pub work: u64,
 }
 
@@ -68,7 +69,7 @@ pub struct Seen {
 pub enum What {
     Running,
     OnCpu(StackId),
-    /// Runnable, in this stack, and off the core.
+    /// Runnable in this stack, but not on a core.
     Ready(StackId),
     Waits {
         stack: StackId,
@@ -92,7 +93,7 @@ struct Wait {
     syscall: Option<Syscall>,
 }
 
-/// A span that has its stack and still lacks its share of the run delay.
+/// A span with a known stack whose share of the run delay is not known yet.
 struct Piece {
     from: Ns,
     till: Ns,
@@ -102,7 +103,7 @@ struct Piece {
     wait: Option<Ns>,
 }
 
-/// An on-CPU sample that has no CPU time yet.
+/// An on-CPU sample without CPU time so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     pub at: Ns,
@@ -110,73 +111,73 @@ pub struct Sample {
     pub stack: StackId,
 }
 
-/// What came of a thread's account that concerns others, since it was asked for.
+/// Results for which other accounts are needed, since they were last taken.
 #[derive(Default)]
 pub struct Outcome {
     /// CPU time counted since the first observation.
     pub ran: Ns,
-    /// Samples that got their CPU time.
+    /// Samples that got CPU time.
     pub weighed: Vec<Weighed>,
-    /// Samples that no counter of the thread will weigh: only the process's clock has their CPU
+    /// Samples that no counter of the thread covers: only the process's clock counts their CPU
     /// time.
     pub unweighed: Vec<Sample>,
-    /// Time that no sample of the thread will get.
+    /// Time that no sample of the thread covers.
     pub unsampled: Vec<Unsampled>,
 }
 
 pub struct Thread {
     key: ThreadKey,
     name: NameId,
-    /// Wall time is booked, or in `pieces`, up to here: the last observation.
+    /// Wall time is booked, or in `pieces`, up to this time: the last observation with a stack.
     booked: Ns,
     /// The last observation of any kind.
-    looked: Ns,
+    observed: Ns,
     /// The last observation was [`What::Running`].
     running: bool,
-    /// As far as is known the thread is on a core, where it is not waiting.
+    /// The thread, unless it waits, is on a core as far as is known.
     on_core: bool,
-    /// It was sampled since then.
+    /// The thread was sampled since `decided`.
     sampled: bool,
-    /// When that was decided, and the run time then.
+    /// Time of the last decision about `on_core`, and the thread's run time then.
     decided: (Ns, Ns),
-    /// It has run since the observation that `doing` is.
+    /// The thread has run since the observation in `doing`.
     moved: bool,
     /// See [`Seen::work`]; of the newest stack.
     work: u64,
-    /// Ticks of the process before the last observation.
-    round: u64,
+    /// Number of the process's ticks before the last observation.
+    ticks: u64,
     doing: Doing,
-    /// A gap in observation was reported for that time.
+    /// A span without observations that was reported.
     gap: Option<(Ns, Ns)>,
     counters: Option<Counters>,
     pieces: Vec<Piece>,
-    /// Run delay of the span after `booked`.
+    /// Run delay after `booked`.
     delay: Ns,
     samples: Vec<Sample>,
-    /// (when it was counted, CPU time) that no sample hit, oldest first.
+    /// CPU time without a sample, (time of the reading, ns), oldest first.
     carried: VecDeque<(Ns, Ns)>,
-    /// The next difference of counters covers time without observation.
+    /// The next difference of counters covers this span without observations.
     unseen_cpu: Option<(Ns, Ns)>,
     outcome: Outcome,
-    /// rbp was recovered by search for the stack of `doing`.
+    /// rbp was recovered by search for the stack in `doing`.
     recovered: bool,
 }
 
 impl Thread {
-    /// Starts at its first observation; `round`: ticks of its process so far.
-    pub fn new(key: ThreadKey, seen: &Seen, round: u64) -> Thread {
+    /// Starts an account at the first observation; `ticks`: number of the process's ticks so far.
+    pub fn new(key: ThreadKey, seen: &Seen, ticks: u64) -> Thread {
         Thread {
             key,
             name: seen.name,
             booked: seen.at,
-            looked: seen.at,
+            observed: seen.at,
             running: false,
             on_core: false,
             sampled: false,
             decided: (seen.at, 0),
             moved: true,
             work: 0,
-            round,
+            ticks,
             doing: Doing::Unknown,
             gap: None,
             counters: None,
@@ -194,7 +195,7 @@ impl Thread {
         FactKey { thread: self.key, name: self.name, stack, state }
     }
 
-    /// Since the last call.
+    /// Returns the results since the last call.
     pub fn take_outcome(&mut self) -> Outcome {
         std::mem::take(&mut self.outcome)
     }
@@ -212,34 +213,34 @@ impl Thread {
         self.work
     }
 
-    /// Books what silence means: blocked and unmoved up to the newest tick (`round` ticks so far,
-    /// the newest at `tick`).
-    pub fn silent(&mut self, round: u64, tick: Ns, buckets: &mut Buckets) {
+    /// Books the time without observations: the thread was blocked and did not run until the newest
+    /// tick (number `ticks`, at `tick`).
+    pub fn silent(&mut self, ticks: u64, tick: Ns, buckets: &mut Buckets) {
         let Doing::Waits(wait) = self.doing else { return };
-        if self.running || round < self.round + 2 || tick <= self.booked {
+        if self.running || ticks < self.ticks + 2 || tick <= self.booked {
             return;
         }
         buckets.wall(&self.fact(wait.stack, wait.state), self.booked, tick, 0, Some(wait.from));
         self.booked = tick;
-        self.looked = self.looked.max(tick);
+        self.observed = self.observed.max(tick);
         if self.gap.is_some_and(|(_, till)| till <= tick) {
             self.gap = None;
         }
     }
 
-    /// There was no observation then.
+    /// Records a span without observations.
     pub fn gap(&mut self, from: Ns, till: Ns) {
-        let from = from.max(self.looked);
+        let from = from.max(self.observed);
         if from < till {
             let before = self.gap.map_or(from, |(before, _)| before);
             self.gap = Some((before.min(from), till));
         }
     }
 
-    /// Adds an observation. Silent time must be booked before.
-    pub fn observe(&mut self, seen: &Seen, round: u64, rules: &Rules, buckets: &mut Buckets) {
-        // Older than the last observation: it is clamped to it, so that it weighs nothing, and does
-        // not change what the thread was seen doing after it.
+    /// Books an observation. [`Thread::silent`] must have booked the time before.
+    pub fn observe(&mut self, seen: &Seen, ticks: u64, rules: &Rules, buckets: &mut Buckets) {
+        // An observation older than the last one gets the last one's time. So it has no wall time,
+        // and does not change the later state.
         let waits = matches!(self.doing, Doing::Waits(_));
         let late = seen.at < self.booked
             || (waits && seen.at == self.booked && matches!(seen.what, What::OnCpu(_)));
@@ -266,7 +267,7 @@ impl Thread {
                 }
                 self.sample(stack, at, late, buckets);
             }
-            // The counters say how much of the span was spent waiting for a core.
+            // The counters tell how much of the span the thread waited for a core.
             What::Ready(stack) if !late => {
                 self.piece(at, stack, RUN, None);
                 self.doing = Doing::Ran { stack, at, state: READY };
@@ -295,17 +296,19 @@ impl Thread {
         } else if !matches!(seen.what, What::OnCpu(_)) {
             self.book_pieces(0, buckets);
         }
-        if seen.at >= self.looked {
-            self.looked = seen.at;
+        if seen.at >= self.observed {
+            self.observed = seen.at;
             self.running = matches!(seen.what, What::Running);
-            self.round = round;
+            self.ticks = ticks;
         }
     }
 
-    /// Decides which state a runnable thread has: `run` only on a core. One that was sampled since
-    /// the last decision was there then, one that ran for half of the time probably is, and one
-    /// that was woken and put on a core still is. The counters of a thread on a core lag by a tick
-    /// of the kernel: within that time nothing new is known.
+    /// Decides whether a runnable thread is on a core: only then its state is `run`.
+    /// A thread sampled since the last decision was on one, and one that ran for at least half of
+    /// the time probably is. One that was woken and has run since is on one, too. The counters of a
+    /// thread on a core lag by up to a kernel tick. So if they did not move, the last decision is
+    /// kept for half of that.
+    /// thread on a core lag by up to a kernel tick, so nothing new is known within half of that.
     fn place_on_core(&mut self, seen: &Seen) {
         if matches!(seen.what, What::OnCpu(_)) {
             (self.on_core, self.sampled) = (true, true);
@@ -327,18 +330,19 @@ impl Thread {
         self.moved |= moved;
     }
 
-    /// The time before `at` without observation, if any.
+    /// Returns the span before `at` without observations, if any.
     fn unseen(&mut self, at: Ns, rules: &Rules) -> Option<(Ns, Ns)> {
-        if at.saturating_sub(self.looked) > rules.longest_gap() {
+        if at.saturating_sub(self.observed) > rules.longest_gap() {
             self.gap = None;
-            return Some((self.looked, at));
+            return Some((self.observed, at));
         }
         let (from, till) = self.gap.filter(|(from, _)| *from < at)?;
         self.gap = None;
         Some((from, till.min(at)))
     }
 
-    /// Proven by counters: it waited at the last observation, waits now, and did not run between.
+    /// Returns whether counters prove that the thread waited from the last observation to this one
+    /// and did not run.
     fn unmoved(&self, seen: &Seen) -> bool {
         let waits = matches!(self.doing, Doing::Waits(_))
             && !self.running
@@ -361,7 +365,7 @@ impl Thread {
         }
     }
 
-    /// Once a second: nothing stays unbooked for much longer than [`CARRY`].
+    /// Runs once a second: books all that has waited for longer than [`CARRY`].
     pub fn keep_house(&mut self, now: Ns, rules: &Rules, buckets: &mut Buckets) {
         let before = now.saturating_sub(CARRY);
         self.expire(before, rules, buckets);
@@ -369,14 +373,14 @@ impl Thread {
             self.book_pieces(0, buckets);
         }
         self.samples.retain(|sample| sample.at > before);
-        // Seen running all the while, and never sampled.
-        if self.running && self.booked <= before && self.booked < self.looked {
+        // The thread was running in all observations, but never sampled.
+        if self.running && self.booked <= before && self.booked < self.observed {
             self.book_pieces(0, buckets);
-            self.rest(self.looked, rules, buckets);
+            self.rest(self.observed, rules, buckets);
         }
     }
 
-    /// Time without observation. What is known of it: how much CPU time and run delay there was.
+    /// Books a span without observations. Only its CPU time and run delay are known.
     fn skip(
         &mut self,
         from: Ns,
@@ -410,9 +414,9 @@ impl Thread {
         self.doing = Doing::Unknown;
     }
 
-    /// The time after the last observation up to `till`, to which no observation will come: a wait,
-    /// or the stack of a sample, goes on. A thread that was woken and has not been put on a core
-    /// since is ready where it waited. One that was seen running without a sample was not sampled.
+    /// Books the time from the last observation to `till`, for which no observation will come. A
+    /// wait, or the stack of a sample, continues. A thread that was woken and has not run since is
+    /// ready in its waiting stack. One observed running without a sample becomes [`Unsampled`].
     fn rest(&mut self, till: Ns, rules: &Rules, buckets: &mut Buckets) {
         if till <= self.booked {
             return;
@@ -436,7 +440,7 @@ impl Thread {
         self.booked = till;
     }
 
-    /// Nothing more comes (of this program): books everything up to `at`. Silence was booked
+    /// Books all time up to `at`, at the thread's exit or exec. [`Thread::silent`] must have booked
     /// before.
     pub fn finish(
         &mut self,
@@ -455,13 +459,13 @@ impl Thread {
         self.book_pieces(0, buckets);
         self.rest(at, rules, buckets);
         self.expire(Ns::MAX, rules, buckets);
-        // What it did after its last counters.
+        // Samples after the last counters.
         self.outcome.unweighed.append(&mut self.samples);
         self.doing = Doing::Unknown;
-        self.looked = self.looked.max(at);
+        self.observed = self.observed.max(at);
     }
 
-    /// Stacks and names have other ids from now on.
+    /// Replaces ids of stacks and names, which have changed.
     pub fn renumber(&mut self, carrier: &mut Carrier<'_>) {
         self.name = carrier.name(self.name);
         match &mut self.doing {
@@ -478,7 +482,7 @@ impl Thread {
         }
     }
 
-    /// For the header, the waits and a dump.
+    /// Returns the current state, for the header, the waits and a dump.
     pub fn now(&self, rules: &Rules) -> ThreadNow {
         let runnable = if self.on_core { RUN } else { READY };
         let (stack, state, since, syscall) = match self.doing {
@@ -489,7 +493,7 @@ impl Thread {
             Doing::Ran { stack, at, state } => {
                 (stack, if state == READY { READY } else { runnable }, at, None)
             }
-            _ => (rules.markers.not_sampled, runnable, self.looked, None),
+            _ => (rules.markers.not_sampled, runnable, self.observed, None),
         };
         let run_ns = self.counters.map_or(0, |counters| counters.run_ns);
         let recovered = self.recovered && stack != rules.markers.not_sampled;

@@ -1,20 +1,21 @@
-//! Time that no sample of its own hit, and the stacks that it is shared among.
+//! Assigns stacks to time that no sample hit.
 //!
-//! A thread with less CPU time than a period has no sample more often than not. Its time is still
-//! known, and what it did is what threads like it were sampled doing: of the same process, with
-//! names of one group and the same outermost calls. A stack is drawn with a probability that makes
-//! the expected share of each stack its true one:
+//! A thread with less CPU time than a period usually has no sample. Its CPU time is known, but not
+//! its stack. So it gets the stack of a sample of similar threads. Those are of the same process,
+//! with names of the same group and the same outermost calls. Stacks are drawn so that each one's
+//! expected share is its true one:
 //!
-//! * The thread's own samples come first, all alike: its time per sample is then the same before
-//!   and after the last one.
-//! * Otherwise samples of threads like it, each by what its own thread's counter left it short of a
-//!   period. A sample stands for a period. One that hit a thread with 1 ms of CPU time got 1 ms,
-//!   and stands for nine such threads that were not hit. One of a thread that computes all the time
-//!   got a whole period, and stands for none of them.
+//! * The thread's own samples come first, with equal weights. So its time per sample is the same
+//!   before and after the last one.
+//! * Otherwise a sample of a similar thread is drawn. Its weight is a period minus the CPU time
+//!   that the sample got from its own thread's counter. Reason: a sample represents one period. One
+//!   of a thread with 1 ms of CPU time got 1 ms. So, with periods of 10 ms, it also represents nine
+//!   such threads without a sample. One of a thread that computes all the time got a whole period,
+//!   so it represents no others.
 //!
-//! Stacks are drawn, not mixed: a part of at most a period goes to one stack, so that a thousand
-//! threads make a thousand facts and not one for each stack of each. The sequence of draws is an
-//! even one, and the same for the same events.
+//! Stacks are drawn, not mixed: a part of at most a period goes to one stack. So a thousand threads
+//! make a thousand facts, not one for each stack of each thread. The sequence of draws is evenly
+//! distributed, and equal for equal events.
 
 use std::collections::VecDeque;
 
@@ -30,7 +31,7 @@ use crate::model::vocabulary::state::{RawState, State};
 /// Maximum time that CPU time without a sample waits for the next sample of its thread.
 pub const CARRY: Ns = 10 * SECOND;
 
-/// What threads have in common that do the same work: process, group of names, outermost calls.
+/// Identifies threads with the same work: process, group of names, outermost calls.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Kind {
     pub pid: u32,
@@ -38,40 +39,39 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// `work`: a hash of what the thread has in common with others; 0 where that is not known: then
-    /// it is like itself alone.
+    /// Returns the kind of a thread. `work`: a hash of what threads with the same work share. 0 if
+    /// unknown: then the thread is similar only to itself.
     pub fn of(thread: ThreadKey, work: u64) -> Kind {
         let work = if work == 0 { u64::from(thread.tid) << 32 ^ thread.start } else { work };
         Kind { pid: thread.pid, work }
     }
 }
 
-/// Maximum age of a sample that others' time is given to: older ones say little about what threads
-/// do now.
+/// Maximum age of a sample that lends its stack, ns: older ones say little about the present.
 const OLDEST: Ns = 60 * SECOND;
-/// Maximum samples kept of each kind of thread; the newest stay.
+/// Maximum samples kept per kind of thread; the newest are kept.
 const SAMPLES: usize = 1_024;
-/// Maximum kinds of threads; the one that was sampled longest ago goes.
+/// Maximum kinds of threads; the one with the oldest newest sample is dropped.
 const KINDS: usize = 256;
-/// Maximum parts that one span of time is cut into.
+/// Maximum parts into which a span of time is split.
 const PARTS: u64 = 64;
-/// Periods in a part of wall time: a thread that wants a core stays in a stack for many.
+/// Periods per part of wall time: a runnable thread stays in one stack for many periods.
 const WALL_PARTS: u64 = 10;
-/// Maximum samples that wait for the clock of their process, and maximum bookings that can be taken
+/// Maximum samples that wait for their process's clock, and maximum bookings that can be taken
 /// back.
 const WAITING: usize = 4_096;
 
-/// An on-CPU sample that a counter of its thread gave time to.
+/// An on-CPU sample that has got time from its thread's counter.
 #[derive(Clone, Copy, Debug)]
 pub struct Weighed {
     pub at: Ns,
-    /// The thread's name then.
+    /// The thread's name at that time.
     pub name: NameId,
     pub stack: StackId,
-    /// CPU time that it got.
+    /// CPU time that it got, ns.
     pub cpu: Ns,
-    /// The thread has another name by now: its stack says nothing about threads that are named like
-    /// it now.
+    /// The thread was renamed since. So its stack says nothing about threads with names like its
+    /// new one.
     pub renamed: bool,
 }
 
@@ -83,7 +83,7 @@ pub enum Unsampled {
         name: NameId,
         cpu: Ns,
     },
-    /// It was runnable; `ready` of it waiting for a core.
+    /// The thread was runnable; `ready` of the time it waited for a core.
     Wall {
         from: Ns,
         till: Ns,
@@ -97,16 +97,16 @@ struct Donor {
     thread: ThreadKey,
     name: NameId,
     stack: StackId,
-    /// How much less than a period it got.
+    /// A period minus the CPU time that it got.
     short: Ns,
     renamed: bool,
 }
 
-/// Samples that time without a sample is given to.
+/// Samples that lend their stacks to time without a sample.
 #[derive(Default)]
 pub struct Donors {
     by_kind: FxHashMap<Kind, VecDeque<Donor>>,
-    /// Position of the next draw, in 2^-64 of the weight of all.
+    /// Position of the next draw, in 2^-64 of the total weight.
     draw: u64,
 }
 
@@ -131,9 +131,9 @@ impl Donors {
         donors.push_back(Donor { at, thread, name, stack, short, renamed });
     }
 
-    /// The stacks for `parts` equal parts of time that `thread` spent around `at`, each with the
-    /// name that it goes by; none where no sample says anything. A thread's own stacks go by its
-    /// names of then: a Java thread has that of the virtual thread that it carries.
+    /// Draws the stacks for `parts` equal parts of time that `thread` spent around `at`, each with
+    /// a thread name. Returns none without a suitable sample. A thread's own stacks have its name
+    /// at that time: a Java thread has that of the virtual thread that it carries.
     fn stacks(
         &mut self,
         kind: Kind,
@@ -158,7 +158,8 @@ impl Donors {
         }
         let mut drawn = Vec::with_capacity(parts as usize);
         for _ in 0..parts {
-            // The golden ratio's multiples fill the range more evenly than any other number's.
+            // Multiples of the golden ratio fill the range more evenly than those of any other
+            // number.
             self.draw = self.draw.wrapping_add(0x9e37_79b9_7f4a_7c15);
             let mut left = (u128::from(self.draw) * total) >> 64;
             let found = fresh().find(|donor| {
@@ -172,8 +173,8 @@ impl Donors {
         drawn
     }
 
-    /// `length`, spent around `at`, as parts of about `part` and their stacks: drawn ones, else the
-    /// marker.
+    /// Splits `length`, spent around `at`, into parts of about `part`, with drawn stacks. Without
+    /// samples all of it goes to the marker.
     fn shares(
         &mut self,
         to: &Receiver,
@@ -191,7 +192,7 @@ impl Donors {
         stacks.into_iter().map(move |(stack, name)| (stack, name, split.next(1)))
     }
 
-    /// Books time of a thread to stacks that were drawn, else to the marker.
+    /// Books a thread's time to drawn stacks, or else to the marker.
     pub fn book(&mut self, left: &Unsampled, to: &Receiver, buckets: &mut Buckets) {
         let (thread, state) = (to.thread, RawState::Known(State::Run));
         match *left {
@@ -222,7 +223,7 @@ impl Donors {
         self.by_kind.retain(|kind, _| kind.pid != pid);
     }
 
-    /// Stacks have other ids from now on.
+    /// Replaces ids of stacks and names, which have changed.
     pub fn renumber(&mut self, now: Ns, carrier: &mut Carrier<'_>) {
         self.keep_house(now);
         for donors in self.by_kind.values_mut() {
@@ -234,23 +235,24 @@ impl Donors {
     }
 }
 
-/// Whose time it is, and what is known of it.
+/// The thread that spent the time.
 #[derive(Clone, Copy)]
 pub struct Receiver {
     pub thread: ThreadKey,
     pub kind: Kind,
-    /// CPU time that a sample stands for.
+    /// CPU time that one sample stands for.
     pub period: Ns,
-    /// Where it goes without samples.
+    /// The stack for time without samples.
     pub marker: StackId,
 }
 
-/// Samples of threads whose counters could not be read any more: born and gone between two
-/// observations, or their last moments. Only the clock of the process has their CPU time.
+/// Samples of threads whose counters could not be read any more: threads that started and exited
+/// between two observations, or the last samples before an exit. Only the process's clock counts
+/// their CPU time.
 #[derive(Default)]
 pub struct Orphans {
     samples: VecDeque<(Ns, FactKey)>,
-    /// (when, to whom, how much) was booked, the oldest first.
+    /// Bookings (time, key, ns), oldest first.
     booked: VecDeque<(Ns, FactKey, Ns)>,
 }
 
@@ -262,8 +264,8 @@ impl Orphans {
         self.samples.push_back((at, key));
     }
 
-    /// Shares `cpu` equally among the samples that wait: each stands for the same time. What came
-    /// without a sample goes to `key`, or by a sample of before.
+    /// Shares `cpu` equally among the queued samples, since each stands for the same time. Without
+    /// any, draws earlier samples' stacks, or books to `key`.
     pub fn share(
         &mut self,
         cpu: Ns,
@@ -284,7 +286,7 @@ impl Orphans {
         let mut split = Split::new(cpu, self.samples.len() as u64);
         for (at, sampled) in std::mem::take(&mut self.samples) {
             self.book(at, sampled, split.next(1), buckets);
-            // All of them say as much of the next thread.
+            // Each sample is equally likely to represent the next such thread.
             donors.add(
                 kind,
                 key.thread,
@@ -302,7 +304,7 @@ impl Orphans {
         self.booked.push_back((at, key, cpu));
     }
 
-    /// Takes up to `cpu` back from what was shared, the newest first. Returns how much it was.
+    /// Takes back up to `cpu` of the shared time, newest first. Returns the time taken back.
     pub fn take_back(&mut self, cpu: Ns, buckets: &mut Buckets) -> Ns {
         let mut left = cpu;
         while left > 0
@@ -317,14 +319,14 @@ impl Orphans {
         cpu - left
     }
 
-    /// Drops samples that have waited for too long, as their CPU time was counted otherwise, and
+    /// Drops samples that have waited too long, since their CPU time was counted otherwise. Drops
     /// bookings that are too old to be taken back.
     pub fn keep_house(&mut self, now: Ns) {
         self.samples.retain(|(at, _)| *at + CARRY > now);
         self.booked.retain(|(at, ..)| *at + 2 * HORIZON > now);
     }
 
-    /// Stacks and names have other ids from now on; what was booked before stays booked.
+    /// Replaces ids of stacks and names, which have changed. Earlier bookings become final.
     pub fn renumber(&mut self, carrier: &mut Carrier<'_>) {
         self.booked.clear();
         for (_, key) in &mut self.samples {

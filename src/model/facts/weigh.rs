@@ -1,16 +1,17 @@
-//! Observations -> booked time. The clock is what the events say; a thread's account is in
-//! [`crate::model::facts::thread`].
+//! Converts observations to booked time. All times are those of the events. A thread's account is
+//! in [`crate::model::facts::thread`].
 //!
-//! * Wall: the span since a thread's last observation goes to the new one's stack and state. "Seen
-//!   running, no stack" is none. Its run delay is `rdy`. A silent thread was blocked and unmoved up
-//!   to its process's newest tick.
-//! * CPU: what the thread's own counter says, shared among the on-CPU samples between two readings;
-//!   else carried for 10 s, then booked to a marker. What only the process's clock says goes to
-//!   `[threads gone between scan]`.
-//! * A thread's observed life is from its first observation to its end, an exec apart. Its wall
-//!   time sums to exactly that.
-//! * An observation that arrives late, with a time before the thread's last one, is clamped to the
-//!   time of the last one. It is a hit, takes its share of CPU time, and weighs no wall time.
+//! * Wall time: the span since a thread's last observation is booked to the new one's stack and
+//!   state. An observation of a running thread without a stack does not count. The thread's run
+//!   delay is booked as `rdy`. A thread without a new observation was blocked and did not run until
+//!   its process's newest tick.
+//! * CPU time: each difference of the thread's own counter is shared among the on-CPU samples
+//!   between the two readings. Without samples it is carried for 10 s, then booked to a marker.
+//!   Time that only the process's clock counted is booked to the marker `ThreadsGone`.
+//! * A thread's observed life lasts from its first observation to its exit. An exec starts a new
+//!   one. Its wall time sums to exactly that.
+//! * An observation that arrives late, with a time before the thread's last one, gets the time of
+//!   the last one. It is a hit and gets its share of CPU time, but no wall time.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -28,7 +29,7 @@ use crate::model::facts::unsampled::{Donors, Kind, Orphans, Receiver};
 use crate::model::vocabulary::frame::{Counters, Ns, SECOND, ThreadKey, Tick};
 use crate::model::vocabulary::state::{RawState, State};
 
-/// Time after which threads that have ended merge per name, ns.
+/// Time after which the facts of exited threads are merged by name, ns.
 const MERGE_AFTER: Ns = 60 * SECOND;
 
 /// Maximum exited threads remembered; threads that exit beyond this limit merge early.
@@ -36,32 +37,32 @@ const MAX_DEAD: usize = 100_000;
 
 /// State of one process.
 struct Process {
-    /// Ticks so far, and the newest.
-    round: u64,
+    /// Number of ticks so far, and the time of the newest.
+    ticks: u64,
     tick: Ns,
     interval: Ns,
-    /// CPU time by the counters of its threads, since their first observations.
+    /// CPU time that the threads' own counters counted, since their first observations.
     counted: Ns,
     clock: Option<Clock>,
-    /// Samples that only the clock weighs.
+    /// Samples whose CPU time only the process's clock counts.
     orphans: Orphans,
 }
 
 /// The process's own CPU clock, which includes threads that were never observed.
 struct Clock {
-    /// Its first reading, less what was counted by then: the origin of `gone`.
+    /// The first reading minus the time counted until then: the origin of `gone`.
     origin: i128,
-    /// Its newest reading, and when that was.
+    /// The newest reading, and its time.
     newest: Ns,
     read: Ns,
-    /// The newest reading still waits for the observations that come after it.
+    /// The newest reading is compared with the counters only after the next observations.
     due: bool,
-    /// Booked to the stacks of threads that are gone, or to `[threads gone between scan]`.
+    /// Booked to the stacks of exited threads, or to the marker `ThreadsGone`.
     gone: Ns,
 }
 
-/// Time after a reading of the process's clock, ns, at which every thread's own counter has caught
-/// up with it.
+/// Delay after a reading of the process's clock, ns. By then every thread's own counter includes
+/// the time of that reading.
 const CAUGHT_UP: Ns = 2 * COUNTER_LAG;
 
 pub struct Weigher {
@@ -70,9 +71,9 @@ pub struct Weigher {
     buckets: Buckets,
     threads: BTreeMap<ThreadKey, Thread>,
     processes: FxHashMap<u32, Process>,
-    /// Stacks for time that no sample hit.
+    /// Samples that lend their stacks to time that no sample hit.
     donors: Donors,
-    /// When threads ended; for a minute.
+    /// Exit times of threads, kept for a minute.
     dead: FxHashMap<ThreadKey, Ns>,
     /// Time of the last housekeeping of the accounts.
     house_kept: Ns,
@@ -105,8 +106,8 @@ impl Weigher {
         self.rules.kernel_visible = visible;
     }
 
-    /// From `started` on everything is booked to `buckets`, by the ids that `carrier` gives. What
-    /// threads did before and is not booked yet comes into the first of them.
+    /// Books to `buckets` from `started` on, with the ids that `carrier` assigns. Earlier time that
+    /// is not booked yet goes to the first new bucket.
     pub fn restart(
         &mut self,
         started: Ns,
@@ -124,7 +125,7 @@ impl Weigher {
 
     fn process(&mut self, pid: u32) -> &mut Process {
         self.processes.entry(pid).or_insert_with(|| Process {
-            round: 0,
+            ticks: 0,
             tick: 0,
             interval: 0,
             counted: 0,
@@ -141,9 +142,9 @@ impl Weigher {
             }
             return;
         }
-        let (round, tick, interval) = {
+        let (ticks, tick, interval) = {
             let process = self.process(key.pid);
-            (process.round, process.tick, process.interval)
+            (process.ticks, process.tick, process.interval)
         };
         let rules = Rules { interval, ..self.rules };
         if !self.threads.contains_key(&key) {
@@ -151,15 +152,15 @@ impl Weigher {
         }
         let thread = match self.threads.entry(key) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(place) => place.insert(Thread::new(key, &seen, round)),
+            Entry::Vacant(place) => place.insert(Thread::new(key, &seen, ticks)),
         };
-        thread.silent(round, tick.min(seen.at), &mut self.buckets);
-        thread.observe(&seen, round, &rules, &mut self.buckets);
+        thread.silent(ticks, tick.min(seen.at), &mut self.buckets);
+        thread.observe(&seen, ticks, &rules, &mut self.buckets);
         let (work, outcome) = (thread.work(), thread.take_outcome());
         self.place(key, work, outcome);
     }
 
-    /// A sample of a thread that has ended, perhaps before its counters could be read.
+    /// Books a sample of a thread that has exited, perhaps before its counters could be read.
     fn sample_of_gone(&mut self, thread: ThreadKey, at: Ns, name: NameId, stack: StackId) {
         let key = FactKey { thread, name, stack, state: RawState::Known(State::Run) };
         let weights = self.buckets.entry(at, &key);
@@ -168,8 +169,8 @@ impl Weigher {
         self.wait_for_clock(at, key);
     }
 
-    /// The process's clock has the CPU time of this sample, unless it was taken before the clock
-    /// was read first.
+    /// Queues a sample whose CPU time the process's clock counts. Samples taken before the clock's
+    /// first reading are not queued.
     fn wait_for_clock(&mut self, at: Ns, key: FactKey) {
         let process = self.process(key.thread.pid);
         if process.clock.is_some() {
@@ -177,7 +178,7 @@ impl Weigher {
         }
     }
 
-    /// Books what a thread's account could not decide by itself.
+    /// Books the time that a thread's account alone could not assign.
     fn place(&mut self, thread: ThreadKey, work: u64, outcome: Outcome) {
         let process = self.process(thread.pid);
         process.counted += outcome.ran;
@@ -211,10 +212,10 @@ impl Weigher {
     pub fn tick(&mut self, tick: &Tick) {
         let at = tick.at.max(self.started);
         let process = self.process(tick.pid);
-        process.round += 1;
+        process.ticks += 1;
         process.tick = process.tick.max(at);
         process.interval = tick.interval_ns;
-        // All threads were observed since the reading, so their counters include all of their CPU
+        // All threads were observed after the reading, so their counters include all of their CPU
         // time in it.
         if process.clock.as_ref().is_some_and(|clock| clock.due && clock.read + CAUGHT_UP <= at) {
             self.book_gone(tick.pid);
@@ -240,15 +241,15 @@ impl Weigher {
             gone: 0,
         });
         (clock.newest, clock.read, clock.due) = (clock.newest.max(cpu), at, true);
-        // More is booked than the clock says: time booked as gone belonged to a thread whose
-        // observation was lost, and was counted since.
+        // More is booked than the clock counted. So time booked as `gone` belonged to a thread
+        // whose observation was lost, and the thread's own counter has counted it since.
         let too_much = clock.origin + counted + i128::from(clock.gone) - i128::from(clock.newest);
         if let Ok(too_much @ 1..) = u64::try_from(too_much) {
             let too_much = too_much.min(clock.gone);
             if let Some(process) = self.processes.get_mut(&pid)
                 && let Some(clock) = process.clock.as_mut()
             {
-                // First what has no stack.
+                // Takes back time without a stack first.
                 let back = self.buckets.take_back(&key, too_much);
                 clock.gone -= back + process.orphans.take_back(too_much - back, &mut self.buckets);
             }
@@ -265,9 +266,9 @@ impl Weigher {
         }
     }
 
-    /// Books what the process's clock had at its newest reading beyond what its threads' counters
-    /// have now. Those may have moved on since, so that it is rather too little, and never too
-    /// much.
+    /// Books the time that the process's clock counted at its newest reading, and its threads'
+    /// counters do not include. The counters may have advanced since the reading, so the difference
+    /// may be too small, but never too large.
     fn book_gone(&mut self, pid: u32) {
         let key = self.gone_key(pid);
         let Some(process) = self.processes.get_mut(&pid) else { return };
@@ -281,19 +282,19 @@ impl Weigher {
         }
     }
 
-    /// Books what silent threads did up to their process's newest tick.
+    /// Books the time of threads without new observations, up to their process's newest tick.
     pub fn silent(&mut self) {
         let mut of = None;
         for (key, thread) in &mut self.threads {
-            let (pid, round, tick) = match of {
+            let (pid, ticks, tick) = match of {
                 Some(known @ (pid, _, _)) if pid == key.pid => known,
                 _ => self
                     .processes
                     .get(&key.pid)
-                    .map_or((key.pid, 0, 0), |p| (key.pid, p.round, p.tick)),
+                    .map_or((key.pid, 0, 0), |p| (key.pid, p.ticks, p.tick)),
             };
-            of = Some((pid, round, tick));
-            thread.silent(round, tick, &mut self.buckets);
+            of = Some((pid, ticks, tick));
+            thread.silent(ticks, tick, &mut self.buckets);
         }
     }
 
@@ -309,14 +310,14 @@ impl Weigher {
         let process = self.process(pid);
         let rules = Rules { interval: process.interval, ..self.rules };
         let process = self.process(pid);
-        let (round, tick) = (process.round, process.tick.min(at));
-        thread.silent(round, tick, &mut self.buckets);
+        let (ticks, tick) = (process.ticks, process.tick.min(at));
+        thread.silent(ticks, tick, &mut self.buckets);
         thread.finish(at, counters, &rules, &mut self.buckets);
         let (work, outcome) = (thread.work(), thread.take_outcome());
         self.place(thread.key(), work, outcome);
     }
 
-    /// The process runs another program: what its threads did before is over.
+    /// Finishes all threads of a process that executes another program.
     pub fn exec(&mut self, at: Ns, pid: u32) {
         let mut threads = std::mem::take(&mut self.threads);
         for (key, thread) in threads.iter_mut().filter(|(key, _)| key.pid == pid) {
@@ -339,13 +340,13 @@ impl Weigher {
     pub fn gap(&mut self, from: Ns, till: Ns) {
         for (key, thread) in &mut self.threads {
             if let Some(process) = self.processes.get(&key.pid) {
-                thread.silent(process.round, process.tick.min(from), &mut self.buckets);
+                thread.silent(process.ticks, process.tick.min(from), &mut self.buckets);
             }
             thread.gap(from, till);
         }
     }
 
-    /// Sampling ends: everything is booked up to `at`.
+    /// Ends sampling: books all time up to `at`.
     pub fn close(&mut self, at: Ns) {
         let pids: Vec<u32> = self.processes.keys().copied().collect();
         for pid in pids {

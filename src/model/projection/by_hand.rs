@@ -1,4 +1,4 @@
-//! Projections made by hand, for tests: what each stack weighs is written down, all sums follow.
+//! Hand-made projections for tests: each stack's weight is given, all sums are derived.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use super::{Group, GroupThread, Projection, Totals};
 use crate::model::facts::tables::Location;
 use crate::model::vocabulary::frame::{ThreadKey, ThreadKind};
 
-/// Stacks of groups: the group's name, its frames outermost first (none: all hidden), and the
-/// stack's time. Every group is one thread, every location a row of its own.
+/// Returns a projection of stacks: group name, frames outermost first (empty: all hidden), time.
+/// Each group is one thread, and each location a row.
 pub fn projection(stacks: &[(String, Vec<Location>, Totals)]) -> Projection {
     let mut projection = Projection::nothing();
     let mut nodes = Nodes::default();

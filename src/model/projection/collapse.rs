@@ -1,21 +1,21 @@
-//! Which nodes share a line, which rows are worth drawing, and where to look first.
+//! Decides which nodes share a line, which rows are drawn, and which are opened first.
 
 use super::{Ordered, Projection, Siblings, Totals};
 use crate::model::facts::tables::FrameKind;
 use crate::model::projection::settings::Settings;
 
-/// A run of nodes that is drawn on one line: the line of its last node.
+/// Consecutive nodes drawn on one line, that of the last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Chain {
-    /// The node that is drawn; its children are what expanding the line shows.
+    /// The drawn node; expanding the line shows its children.
     pub last: u32,
-    /// How many nodes above `last` it swallowed (`...41 Name`).
+    /// Number of nodes above `last` without a line of their own (`...41 Name`).
     pub swallowed: u32,
 }
 
-/// The line that starts at `node`: a node with self under 0.5 % of the range and one child with at
-/// least 95 % of its total is swallowed by that child's line. Starting anywhere inside a chain
-/// gives the same `last`.
+/// Returns the line that starts at `node`. A node shares the line of its child if its self time is
+/// under 0.5 % of the range and the child has at least 95 % of its total. All nodes of a chain give
+/// the same `last`.
 pub fn chain(ordered: &Ordered<'_>, node: u32) -> Chain {
     let mut chain = Chain { last: node, swallowed: 0 };
     while let Some(child) = swallowed_by(ordered, chain.last) {
@@ -24,9 +24,9 @@ pub fn chain(ordered: &Ordered<'_>, node: u32) -> Chain {
     chain
 }
 
-/// The child that takes the node's line, one step of [`chain`]: for a view that also draws what
-/// branches off a chain. A marker keeps its line: that a stack was cut must stay to be seen. So
-/// does the name of threads inside of a group.
+/// Returns the child whose line the node shares, one step of [`chain`]: for a view that also draws
+/// a chain's branches. A marker keeps its line, so that truncated stacks remain visible. The name
+/// of threads within a group does too.
 pub fn swallowed_by(ordered: &Ordered<'_>, node: u32) -> Option<u32> {
     let projection = ordered.projection;
     if matches!(projection.name(node).kind, FrameKind::Marker | FrameKind::Thread) {
@@ -37,14 +37,15 @@ pub fn swallowed_by(ordered: &Ordered<'_>, node: u32) -> Option<u32> {
     if light { dominant(ordered, projection.children(node), ordered.value(node)) } else { None }
 }
 
-/// The child with at least 95 % of its parent's value, or the only one where none has any.
+/// Returns the child with at least 95 % of its parent's value, or the only child if all values are
+/// 0.
 fn dominant(ordered: &Ordered<'_>, children: Siblings<'_>, whole: u64) -> Option<u32> {
     let heaviest = heaviest(ordered, children.clone())?;
     let most = u128::from(ordered.value(heaviest)) * 100 >= u128::from(whole) * 95;
     (most && (whole > 0 || children.take(2).count() == 1)).then_some(heaviest)
 }
 
-/// Of equals the one that is drawn first.
+/// Returns the heaviest node; of equal ones the first in drawing order.
 pub fn heaviest(ordered: &Ordered<'_>, nodes: impl Iterator<Item = u32>) -> Option<u32> {
     nodes.reduce(|best, next| {
         let first =
@@ -53,9 +54,9 @@ pub fn heaviest(ordered: &Ordered<'_>, nodes: impl Iterator<Item = u32>) -> Opti
     })
 }
 
-/// The nodes to open so that the hottest path of a group shows down to its first fork: from the
-/// outermost to the fork itself. A node forks when it has several children and none has 95 % of it.
-/// Empty where the group itself forks.
+/// Returns the nodes to open so that a group's hottest path is visible to its first fork, from the
+/// outermost to the fork itself. A node forks if it has several children and none has 95 % of it.
+/// Empty if the group itself forks.
 pub fn hottest_path(ordered: &Ordered<'_>, group: usize) -> Vec<u32> {
     let projection = ordered.projection;
     let group = &projection.groups[group];
@@ -74,8 +75,8 @@ pub fn hottest_path(ordered: &Ordered<'_>, group: usize) -> Vec<u32> {
     path
 }
 
-/// The group to open at start, an index into [`Projection::groups`]; of equals the one that is
-/// drawn first.
+/// Returns the group to open at start, an index into [`Projection::groups`]; of equal ones the
+/// first in drawing order.
 pub fn hottest_group(ordered: &Ordered<'_>) -> Option<usize> {
     let groups = &ordered.projection.groups;
     let value = |group: usize| groups[group].total.value(ordered.metric);
@@ -87,7 +88,7 @@ pub fn hottest_group(ordered: &Ordered<'_>) -> Option<usize> {
     })
 }
 
-/// False for rows under the settings' minimum share of what is shown.
+/// Returns false for rows under the settings' minimum share of the shown time.
 pub fn is_drawn(projection: &Projection, settings: &Settings, row: &Totals) -> bool {
     match settings.filters.min_percent.active() {
         Some(percent) => row.share(settings.metric, &projection.total) * 100.0 >= *percent,

@@ -1,12 +1,12 @@
-//! Sums of many rows, one list per figure. A row's [`Totals`] have a place for every state, and
-//! most rows are in one or two of them: only states that occur at all have a list.
+//! Sums of many rows, one list per figure. [`Totals`] has an entry for every state, but most rows
+//! are in one or two of them. So only states that occur have a list.
 
 use super::Totals;
 use crate::model::projection::settings::Metric;
 use crate::model::vocabulary::frame::Ns;
 use crate::model::vocabulary::state::State;
 
-/// No row, no node, no entry.
+/// No row, node or entry.
 pub(super) const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Debug, Default)]
@@ -16,9 +16,9 @@ pub(super) struct Columns {
     off_ns: Vec<u64>,
     hits: Vec<u64>,
     cpu_hits: Vec<u64>,
-    /// The longest wait and when it began; empty where no thread waited.
+    /// The longest wait and its start; empty if no thread waited.
     longest: Vec<(u64, Ns)>,
-    /// By [`State`]; empty where no row was in it.
+    /// By [`State`]; empty if no row was in it.
     states_ns: [Vec<u64>; State::COUNT],
 }
 
@@ -66,7 +66,7 @@ impl Columns {
         }
     }
 
-    /// As [`Totals::value`] of the row.
+    /// Returns the row's [`Totals::value`].
     pub fn value(&self, row: u32, metric: Metric) -> u64 {
         let at = row as usize;
         match metric {
@@ -76,7 +76,7 @@ impl Columns {
         }
     }
 
-    /// Sets a row's time off a core by its other sums.
+    /// Sets a row's off-CPU time from its other sums.
     pub fn settle_off(&mut self, row: u32) -> u64 {
         let at = row as usize;
         self.off_ns[at] = self.wall_ns[at].saturating_sub(self.cpu_ns[at]);
@@ -87,7 +87,7 @@ impl Columns {
         self.off_ns[row as usize] = off_ns;
     }
 
-    /// Gives every row its children's sums; `parents` come before their children.
+    /// Adds to every row its children's sums; `parents` precede their children.
     pub fn add_up(&mut self, parents: &[u32]) {
         let Columns { wall_ns, cpu_ns, off_ns, hits, cpu_hits, longest: waits, states_ns } = self;
         for column in [wall_ns, cpu_ns, off_ns, hits, cpu_hits]
@@ -112,7 +112,7 @@ impl Columns {
     }
 }
 
-/// As [`Totals::add_longest`].
+/// Keeps the longer wait, as [`Totals::add_longest`] does.
 fn longest(mine: &mut (u64, Ns), (ns, from): (u64, Ns)) {
     if ns > mine.0 || (ns == mine.0 && ns > 0 && from < mine.1) {
         *mine = (ns, from);

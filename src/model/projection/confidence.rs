@@ -1,29 +1,29 @@
-//! How sure a row is, and how much longer it takes to be sure of a small one.
+//! Estimates how exact a row's share is, and when small rows will be exact.
 
 use super::Totals;
 use crate::model::projection::settings::Metric;
 use crate::model::vocabulary::frame::{Ns, SECOND};
 use crate::model::vocabulary::state::State;
 
-/// To trust a share one needs about ten observations of it.
+/// Observations needed to trust a share.
 pub const HITS_NEEDED: u64 = 10;
 
 /// The two-sided 95 % quantile of the normal distribution.
 const Z: f64 = 1.959_963_984_540_054;
 
-/// How sure a row is.
+/// The precision of a row.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Confidence {
     /// Bounds of the row's share, 0..=1: Wilson's 95 % interval of its on-CPU part, plus its waits,
-    /// which are measured, each to one interval.
+    /// each measured to one interval.
     pub low: f64,
     pub high: f64,
-    /// hits < 10 and weight per hit under 10 intervals: drawn dim with `~`.
+    /// hits < 10 and time per hit < 10 intervals: drawn dim with `~`.
     pub unresolved: bool,
 }
 
-/// How sure `row` is, as a part of `shown` (the total of everything shown). Wilson's n is the hits
-/// of `shown`; for the metric cpu its on-CPU hits only.
+/// Returns the precision of `row` as a part of `shown` (the total of everything shown). Wilson's n
+/// is the hits of `shown`; for the metric cpu only its on-CPU hits.
 pub fn confidence(row: &Totals, shown: &Totals, metric: Metric, interval: Ns) -> Confidence {
     let (value, hits) = (row.value(metric), row.value_hits(metric));
     let per_hit = value / hits.max(1);
@@ -37,7 +37,7 @@ pub fn confidence(row: &Totals, shown: &Totals, metric: Metric, interval: Ns) ->
     let sampled = match metric {
         Metric::Wall => row.states_ns[State::Run as usize] + row.states_ns[State::Rdy as usize],
         Metric::Cpu => row.cpu_ns,
-        // Being off a core and runnable at once is measured too (schedstat's run delay).
+        // Time off a core while runnable is measured too (schedstat's run delay).
         Metric::Off => 0,
     };
     let (mut low, mut high) = match sampled {
@@ -52,7 +52,7 @@ pub fn confidence(row: &Totals, shown: &Totals, metric: Metric, interval: Ns) ->
     Confidence { low: low.clamp(0.0, 1.0), high: high.clamp(0.0, 1.0), unresolved }
 }
 
-/// Wilson's 95 % score interval of the proportion `p` seen in `n` independent observations.
+/// Returns Wilson's 95 % score interval of the proportion `p` seen in `n` independent observations.
 fn wilson(p: f64, n: u64) -> (f64, f64) {
     if n == 0 {
         return (0.0, 1.0);
@@ -65,8 +65,8 @@ fn wilson(p: f64, n: u64) -> (f64, f64) {
     (((middle - half) / scale).max(0.0), ((middle + half) / scale).min(1.0))
 }
 
-/// How many seconds more, at the rate so far, until a row of 1 % has its ten hits; 0 when it has
-/// them already, `None` while there is no rate to go by.
+/// Returns the seconds until a row of 1 % has ten hits, at the rate so far. 0 if it has them
+/// already, `None` without a rate.
 pub fn seconds_for_one_percent(shown: &Totals, metric: Metric, elapsed: Ns) -> Option<f64> {
     let hits = shown.value_hits(metric);
     if hits == 0 || elapsed == 0 {
@@ -145,8 +145,8 @@ mod tests {
         let c = confidence(&row, &shown, Metric::Wall, 10 * MS);
         // 100 ms of 1,000 by 100 hits: as on a core.
         assert!((c.low - 0.0552).abs() < 5e-5 && (c.high - 0.1744).abs() < 5e-5, "{c:?}");
-        // With a wait of 100 ms beside it: that is known to one interval, and the rest is as sure
-        // as before.
+        // With an additional wait of 100 ms: that is known to one interval, and the rest is as
+        // exact as before.
         row.add(&waited(100 * MS, 1));
         shown.add(&waited(100 * MS, 0));
         let c = confidence(&row, &shown, Metric::Wall, 10 * MS);
@@ -164,10 +164,10 @@ mod tests {
         let mut shown = waited(540 * MS, 5);
         shown.settle_off();
         shown.add(&row);
-        // 60 of 600 ms, and nothing of it is a guess by hits.
+        // 60 of 600 ms, none of it estimated from hits.
         let c = confidence(&row, &shown, Metric::Off, 10 * MS);
         assert!((c.low - 0.1).abs() < 1e-9 && (c.high - 0.1).abs() < 1e-9, "{c:?}");
-        // Two waits beside it are known to one interval each.
+        // Two additional waits are known to one interval each.
         row.add(&waited(0, 2));
         let c = confidence(&row, &shown, Metric::Off, 10 * MS);
         let error = 20.0 / 600.0;
@@ -192,7 +192,7 @@ mod tests {
         let of = |row: &Totals, metric| confidence(row, &shown, metric, 10 * MS).unresolved;
         assert!(of(&on_cpu(90 * MS, 9), Metric::Wall));
         assert!(!of(&on_cpu(100 * MS, 10), Metric::Wall));
-        // One wait of 100 ms is ten intervals: it was measured, however few its hits.
+        // One wait of 100 ms is ten intervals: measured exactly despite few hits.
         assert!(!of(&waited(100 * MS, 1), Metric::Wall));
         assert!(of(&waited(99 * MS, 1), Metric::Wall));
         assert!(of(&waited(5 * MS, 0), Metric::Wall));
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(seconds_for_one_percent(&on_cpu(MS, 1000), Metric::Wall, 5 * SECOND), Some(0.0));
         assert_eq!(seconds_for_one_percent(&waited(MS, 3), Metric::Cpu, 5 * SECOND), None);
         assert_eq!(seconds_for_one_percent(&waited(MS, 0), Metric::Wall, 5 * SECOND), None);
-        // Hits and no time yet: there is no rate, and not "no time at all is missing".
+        // Hits but no time yet: without a rate the result is `None`, not 0.
         assert_eq!(seconds_for_one_percent(&on_cpu(MS, 500), Metric::Cpu, 0), None);
     }
 }

@@ -1,4 +1,4 @@
-//! What the settings say of each frame, and from it of each stack.
+//! Applies the settings to each frame, and combines the results for each stack.
 
 use regex::Regex;
 
@@ -9,7 +9,7 @@ use super::safepoint;
 use crate::model::facts::tables::{FrameKind, Location, StackId, Tables};
 use crate::model::projection::settings::{Grouping, Settings};
 
-/// What the settings say of one location.
+/// The settings' result for one location.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Verdict {
     pub hide: bool,
@@ -18,25 +18,25 @@ pub(super) struct Verdict {
     ignore: bool,
     groups: bool,
     idle: Mark,
-    /// A frame of the kernel without a name: a row of them says no more than one.
+    /// A kernel frame without a name: consecutive ones are shown as one.
     pub anonymous: bool,
     pub stops: Stops,
 }
 
-/// What a frame says about a stop at a safepoint, or about entering a monitor.
+/// The role of a frame in a safepoint stop or in entering a monitor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Stops {
     #[default]
     No,
-    /// It leads to one, where one is below.
+    /// Leads to a stop, if there is one below.
     Way,
-    /// It stands for one: nothing below it matters.
+    /// Replaces a stop: the frames below it are not shown.
     Here,
-    /// It stands for entering a monitor: below it only a stop matters, which takes its place.
+    /// Replaces entering a monitor: of the frames below it only a stop is shown, in its place.
     Enters,
 }
 
-/// What they say of a stack: of all its frames, hidden ones included.
+/// The settings' result for a stack: of all its frames, including hidden ones.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Path {
     pub focus: bool,
@@ -46,26 +46,26 @@ pub(super) struct Path {
     pub group: Option<u32>,
 }
 
-/// Verdicts on every location and stack met so far; patterns are tried once per function.
+/// Results for every known location and stack; patterns are matched once per function.
 #[derive(Default)]
 pub(super) struct Verdicts {
     functions: Vec<Option<Verdict>>,
     locations: Vec<Verdict>,
     /// By [`StackId`].
     paths: Vec<Path>,
-    /// The shipped idle list's word on each function: no setting changes it.
+    /// The role of each function by the built-in idle list, which no setting changes.
     marks: Vec<Option<Mark>>,
 }
 
 impl Verdicts {
-    /// Other settings: every frame is judged again.
+    /// Drops all results, after a change of settings.
     pub(super) fn forget(&mut self) {
         self.functions.clear();
         self.locations.clear();
         self.paths.clear();
     }
 
-    /// Some frames are called something else now: every stack is judged again.
+    /// Drops the results of stacks, after frames were renamed.
     pub(super) fn forget_paths(&mut self) {
         self.paths.clear();
     }
@@ -120,7 +120,7 @@ impl Verdicts {
     }
 }
 
-/// Patterns are matched on function names.
+/// Matches the patterns against the function's name.
 fn judge_function(settings: &Settings, location: &Location, mark: Mark) -> Verdict {
     let name = &*location.function;
     let filters = &settings.filters;
@@ -150,8 +150,8 @@ fn judge_function(settings: &Settings, location: &Location, mark: Mark) -> Verdi
     }
 }
 
-/// Does the function, the module or the file begin so? A file also by its whole name (`pool.rs`),
-/// and from any folder on when the prefix names one (`src/model/`).
+/// Returns whether the function, module or file begins with the prefix. A file also matches by its
+/// name (`pool.rs`), and from any directory on if the prefix has one (`src/model/`).
 fn begins(location: &Location, prefix: &str) -> bool {
     let file = |path: &str| {
         let name = path.rsplit('/').next().unwrap_or(path);

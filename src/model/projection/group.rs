@@ -1,4 +1,4 @@
-//! What a thread is shown under.
+//! Assigns threads to groups.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,27 +16,26 @@ use crate::model::vocabulary::thread_names::{by_rules, internal_name};
 pub const NO_MATCH: &str = "(no match)";
 /// The one group of [`Grouping::None`].
 pub const ALL: &str = "(all)";
-/// The group of threads that a runtime made for itself, under [`Grouping::Rules`]; inside of it
-/// they go by their names. (There is one runtime yet whose own threads are known.)
+/// The group of a runtime's own threads, under [`Grouping::Rules`]; within it they are shown by
+/// name. (So far HotSpot is the only runtime whose own threads are recognized.)
 pub const INTERNAL: &str = "[JVM]";
 
-/// What decides a fact's group.
+/// The property that decides a fact's group.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Key {
     Name(NameId),
     Thread(ThreadKey),
     Process(u32),
-    /// The first frame that matches, a location of [`Rows`].
+    /// The first matching frame, a location of [`Rows`].
     Frame(Option<u32>),
     All,
 }
 
-/// What a group is called. Several with one name, of which some have an inner one, are shown as
-/// one.
+/// A group's name. Groups with the same name are shown as one, if some of them have an inner name.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(super) struct Label {
     pub name: Arc<str>,
-    /// The row of these threads inside of it.
+    /// The row of these threads within the group.
     pub inner: Option<Arc<str>>,
 }
 
@@ -46,7 +45,7 @@ impl Label {
     }
 }
 
-/// Gives every group a number. What was looked at once is not looked at again.
+/// Numbers the groups and caches the group of each key.
 #[derive(Default)]
 pub(super) struct Groups {
     labels: Vec<Label>,
@@ -55,19 +54,19 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// Other settings: every thread is grouped anew.
+    /// Drops all groups, after a change of settings.
     pub(super) fn forget(&mut self) {
         *self = Groups::default();
     }
 
-    /// A target that makes threads and names all day must not fill this memory.
+    /// Limits the memory for a target that continuously creates threads and names.
     pub(super) fn bound(&mut self) {
         if self.by_key.len() > 200_000 {
             self.forget();
         }
     }
 
-    /// The group of a fact; `frame` is the first frame that matches, under [`Grouping::Frame`].
+    /// Returns the group of a fact; `frame` is the first matching frame, under [`Grouping::Frame`].
     pub(super) fn of(
         &mut self,
         snapshot: &Snapshot,
@@ -111,7 +110,7 @@ impl Groups {
         let label = Label { name: label, inner };
         let next = self.labels.len() as u32;
         let group = match settings.grouping {
-            // One group each, whatever two threads are called.
+            // Threads with equal names are different groups.
             Grouping::Thread => next,
             _ => *self.by_label.entry(label.clone()).or_insert(next),
         };
@@ -122,7 +121,7 @@ impl Groups {
         group
     }
 
-    /// Groups are numbered from 0 to this.
+    /// Returns the number of groups; all lower numbers are valid.
     pub(super) fn count(&self) -> usize {
         self.labels.len()
     }
@@ -132,7 +131,7 @@ impl Groups {
     }
 }
 
-/// What a thread's own group is called.
+/// Returns the name of a single thread's group.
 pub(super) fn thread_label(name: &str, thread: ThreadKey) -> String {
     format!("{name} ({})", thread.tid)
 }

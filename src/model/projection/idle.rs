@@ -1,21 +1,20 @@
-//! Waiting for work: the shipped list, and what it says of a stack.
+//! Detects threads that wait for work, by a built-in list of frames.
 //!
-//! A blocked stack is idle when it waits for work, which its frames tell. Two kinds of frames tell
-//! it:
+//! A blocked stack is idle if it waits for work. Two kinds of frames show that:
 //!
-//! * a frame that *only* waits for work and never runs a task: idle wherever it is on the stack;
-//! * a *loop* that waits for work and also runs the tasks: idle only while nothing but the wait
-//!   itself is below it. A callback that waits for something of its own, below the same loop, stays
-//!   visible.
+//! * a frame that *only* waits for work and never runs a task: the stack is idle wherever that
+//!   frame is;
+//! * a *loop* that waits for work and also runs the tasks: the stack is idle only if all frames
+//!   below the loop belong to the wait itself. A callback below the loop that waits for something
+//!   else stays visible.
 //!
-//! A Java `main` that itself calls a wait for the end of others (`Thread.join` and its like) is
-//! idle, too: what it waits for is shown where it happens. `main` must be the outermost Java method
-//! and the direct caller. A request that joins its workers, or a method that `main` calls and that
-//! joins, does the program's own waiting and stays visible.
+//! A Java `main` that itself waits for other threads to end (`Thread.join` and similar) is idle
+//! too: the work is visible in those threads. `main` must be the outermost Java method and the
+//! direct caller. A request that joins its workers stays visible, and so does a method called by
+//! `main` that joins: they do the program's own waiting.
 //!
 //! The states io, lock and disk are never idle and poll always is, so these lists decide about wait
-//! and sleep. A thread that a runtime made for itself waits for nothing but work: of it no frame
-//! needs to be known.
+//! and sleep. A runtime's own threads wait only for work, so they need no known frame.
 
 use std::sync::LazyLock;
 
@@ -26,7 +25,8 @@ use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::vocabulary::frame::ThreadKind;
 use crate::model::vocabulary::state::State;
 
-/// Frames that only wait for work. Rust names come as `a::B::c` or `<a::B>::c`, by their mangling.
+/// Frames that only wait for work. Rust names are `a::B::c` or `<a::B>::c`, depending on their
+/// mangling.
 const WAITS: &[&str] = &[
     r"<?tokio::runtime::([a-z_]+::)*[A-Za-z]+(<.*>)?>?::park(_timeout|_condvar|_driver|_internal|_yield)?",
     r"<?tokio::park::.*::park(_timeout)?",
@@ -38,7 +38,7 @@ const WAITS: &[&str] = &[
     r"ap_queue_pop_something",
     r"Per_thread_connection_handler::block_until_new_connection",
     r"tbb::.*rml::internal::thread_monitor::(commit_)?wait",
-    // Threads of a Java virtual machine itself.
+    // A Java virtual machine's own threads.
     r"CompileQueue::get",
     r"VMThread::wait_for_(vm_)?operations?",
     r"WatcherThread::sleep",
@@ -48,7 +48,7 @@ const WAITS: &[&str] = &[
     r"(os::)?signal_wait",
     r"G1ServiceThread::sleep_before_next_cycle",
     r"GCTaskManager::get_task|[XZ]Metronome::wait_for_tick",
-    // What `main` runs beside, and waits for.
+    // Threads whose only task is to wait for the thread of `main`.
     r"CallJavaMainInNewThread",
     // Java.
     r"(java\.util\.concurrent|org\.apache\.tomcat\.util\.threads)\.ThreadPoolExecutor\.getTask",
@@ -61,7 +61,7 @@ const WAITS: &[&str] = &[
     r"io\.netty\.util\.(concurrent\.SingleThreadEventExecutor\.takeTask|HashedWheelTimer\$Worker\.waitForNextTick)",
     r"kotlinx\.coroutines\.scheduling\.CoroutineScheduler\$Worker\.(tryPark|park)",
     r"com\.lmax\.disruptor\.[A-Za-z]*WaitStrategy\.waitFor",
-    // Python, and CPython's own C function.
+    // Python, and CPython's own C functions.
     r"(queue\.)?((Lifo|Priority|Simple)?Queue\.)get|queue\.get",
     r"_queue_SimpleQueue_get(_impl)?",
 ];
@@ -83,7 +83,7 @@ const LOOPS: &[&str] = &[
     r"GangWorker::loop|WorkerThread::run|G1Concurrent[A-Za-z]+Thread::run_service|NMethodSweeper::sweeper_loop",
     r"[ZX](Director|Driver[A-Za-z]*|Stat|Uncommitter|Unmapper)::(run_service|run_thread|thread_loop)",
     r"Shenandoah[A-Za-z]*Thread::run_service|signal_thread_entry|VMThread::loop",
-    // The launcher's Java thread after `main` has returned. It also runs the hooks at the end.
+    // The launcher's Java thread after `main` has returned. It also runs the shutdown hooks.
     r"Threads::destroy_vm|jni_DestroyJavaVM(_inner)?",
     r"java\.util\.concurrent\.ForkJoinPool\.runWorker",
     r"java\.util\.TimerThread\.mainLoop|org\.jboss\.threads\.EnhancedQueueExecutor\$ThreadBody\.run",
@@ -91,7 +91,8 @@ const LOOPS: &[&str] = &[
     r"(concurrent\.futures\.thread\.)?_worker",
 ];
 
-/// What lies between a loop and the system call it waits in, beside the C library and the kernel.
+/// Frames between a loop and the system call in which it waits, except the C library and the
+/// kernel.
 const PLUMBING: &[&str] = &[
     r"_*(GI_)?_*pthread_cond_(timed|clock)?wait(64|_common)?",
     r"_*(new_)?sem_(timed|clock)?wait(_slow64|_common)?",
@@ -117,10 +118,10 @@ const PLUMBING: &[&str] = &[
     r"(threading\.)?Condition\.wait|ngx_thread_cond_wait",
 ];
 
-/// The C library and the dynamic loader, whose inner functions have no names on most machines.
+/// The C library and the dynamic loader, whose internal functions have no names on most machines.
 const C_LIBRARY: &[&str] = &[r"(libc|libpthread|ld)[-.].*"];
 
-/// Java methods that wait for the end of others.
+/// Java methods that wait for other threads to end.
 const JOINS: &[&str] = &[
     r"java\.lang\.Thread\.join",
     r"java\.util\.concurrent\.CountDownLatch\.await",
@@ -134,7 +135,7 @@ static LISTS: LazyLock<[Regex; 5]> = LazyLock::new(|| {
     })
 });
 
-/// What a frame says about waiting for work.
+/// The role of a frame in waiting for work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(in crate::model) enum Mark {
     #[default]
@@ -142,15 +143,15 @@ pub(in crate::model) enum Mark {
     Waits,
     Loop,
     Plumbing,
-    /// A Java method called `main`.
+    /// A Java method with the name `main`.
     Main,
-    /// A Java method that waits for the end of others.
+    /// A Java method that waits for other threads to end.
     Join,
     /// Any other Java method.
     Java,
 }
 
-/// What the shipped list says of a frame.
+/// Returns the role of a frame by the built-in list.
 pub(in crate::model) fn mark(location: &Location) -> Mark {
     let [waits, loops, plumbing, c_library, joins] = &*LISTS;
     let name = &location.function;
@@ -184,24 +185,24 @@ pub(in crate::model) fn mark(location: &Location) -> Mark {
     }
 }
 
-/// What the frames from the outermost down to here say.
+/// Conclusion from the frames of a stack, from the outermost down to one of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Wait {
-    /// No frame of the program's own language has been met that says otherwise.
+    /// No frame of the program's own language says otherwise so far.
     #[default]
     Outside,
-    /// If it waits, then for something of its own.
+    /// A wait here is the program's own.
     Own,
-    /// In `main`, the outermost Java method, and in nothing that it calls.
+    /// In `main`, the outermost Java method, and in no method that it calls.
     InMain,
-    /// In a loop, with nothing but plumbing below it.
+    /// In a loop, with only plumbing below it.
     InLoop,
-    /// A frame that only waits for work was met.
+    /// Below a frame that only waits for work.
     ForWork,
 }
 
 impl Wait {
-    /// One frame further in.
+    /// Returns the conclusion with one more frame, further in.
     pub(super) fn below(self, mark: Mark) -> Wait {
         match (self, mark) {
             (Wait::ForWork, _) | (_, Mark::Waits) => Wait::ForWork,
@@ -214,7 +215,8 @@ impl Wait {
         }
     }
 
-    /// Is a thread in this state, whose whole stack says this, waiting for work?
+    /// Returns whether a thread in this state waits for work; `self` is the conclusion from its
+    /// whole stack.
     pub(super) fn is_idle(self, kind: ThreadKind, state: State) -> bool {
         match state {
             State::Poll => true,
@@ -244,7 +246,7 @@ mod tests {
         }
     }
 
-    /// Outermost first.
+    /// Returns whether the stack is idle; `frames` outermost first.
     fn is_idle(state: State, frames: &[&str]) -> bool {
         is_idle_of(ThreadKind::Plain, state, frames)
     }
@@ -325,7 +327,7 @@ mod tests {
 
     #[test]
     fn virtual_machines_at_rest_are_idle() {
-        // As they are on JDK 11, 17, 21 and 25.
+        // Frames as on JDK 11, 17, 21 and 25.
         let (park, cond) = ("os::PlatformEvent::park", "libc.so.6!__futex_abstimed_wait_common64");
         for stack in [
             &["VMThread::run", "VMThread::loop", "Monitor::wait", "Monitor::IWait", park, cond][..],
@@ -395,7 +397,8 @@ mod tests {
         assert!(!is_idle(State::Wait, &task));
     }
 
-    /// Outermost first; Java methods as they are named, native functions behind `!`.
+    /// Returns whether the stack is idle; `frames` outermost first. Native functions contain `::`
+    /// or `!`.
     fn is_idle_java(frames: &[&str]) -> bool {
         let frame = |name: &&str| match name.contains("::") || name.contains('!') {
             true => location(name),
@@ -428,11 +431,12 @@ mod tests {
             "shop.Main.main",
             "java.util.concurrent.ThreadPoolExecutor.awaitTermination"
         ]));
-        // A stripped virtual machine.
+        // A virtual machine without symbols.
         assert!(below_main(
             &[&joins[..], &["java.lang.Object.wait", "libjvm.so!fn_1a40"]].concat()
         ));
-        // Another method joins, the program calls `main`, or `main` waits for something of its own.
+        // Not idle: another method joins, the program calls `main`, or `main` waits for something
+        // else.
         for other in [
             &["shop.Main.main", "shop.Main.compute", "java.lang.Thread.join"][..],
             &["java.lang.Thread.run", "shop.Request.run", "java.lang.Thread.join"],

@@ -1,4 +1,4 @@
-//! Of the lines a row was seen at, the heaviest one is shown with it.
+//! Chooses a row's heaviest line, which is shown with it.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use super::Totals;
 use crate::model::facts::tables::Location;
 use crate::model::projection::settings::Metric;
 
-/// All locations that were met, by number.
+/// All known locations, by number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places {
     pub locations: Vec<Arc<Location>>,
@@ -33,13 +33,13 @@ impl At {
 }
 
 impl Places {
-    /// The order that [`Places::heaviest`] wants: what is at one line stands together.
+    /// Sorts for [`Places::heaviest`]: entries of one line become adjacent.
     pub fn sort(&self, seen: &mut [At]) {
         seen.sort_unstable_by_key(|at| (at.node, self.line_of[at.location as usize], at.location));
     }
 
-    /// The location of the heaviest line (tie: the lowest; one that is not known is the highest),
-    /// and there the one of the tier with the most. All of `seen` is of one node.
+    /// Returns the location with the heaviest line (tie: the lowest; unknown lines last), and there
+    /// the tier with the most time. All of `seen` must be of one node.
     pub fn heaviest(&self, seen: &[At], metric: Metric) -> Option<u32> {
         let line_of = |at: &At| self.line_of[at.location as usize];
         let rank = |line: &[At]| {

@@ -1,4 +1,4 @@
-//! The flat table: a function (or line, class ...) wherever it was called.
+//! The flat table: each function (or line, class ...) with all its callers.
 
 use std::sync::Arc;
 
@@ -9,27 +9,27 @@ use super::{Group, Totals};
 use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::projection::settings::Metric;
 
-/// A row of the methods view: a function (or line, class ...), all its frames summed; a recursive
-/// function counts once per stack.
+/// A row of the methods view: a function (or line, class ...), summed over all its frames. A
+/// recursive function counts once per stack.
 #[derive(Clone, Debug)]
 pub struct Method {
-    /// By [`Metric`]: its heaviest line differs.
+    /// By [`Metric`], since the heaviest line differs.
     locations: [Arc<Location>; Metric::ALL.len()],
     pub total: Totals,
     pub own: Totals,
-    /// Distinct threads it was seen in.
+    /// Number of distinct threads in which it was seen.
     pub threads: u32,
 }
 
 impl Method {
-    /// What the row is called; under roll-up function `line` is its heaviest line (tie: lowest).
+    /// Returns the row's name; under roll-up function `line` is its heaviest line (tie: lowest).
     pub fn location(&self, metric: Metric) -> &Arc<Location> {
         &self.locations[metric as usize]
     }
 }
 
-/// Index into the methods, by node; [`NONE`] for the name of threads, which is no method. They are
-/// numbered as they are met.
+/// Returns the index into the methods, by node; [`NONE`] for names of threads, which are no
+/// methods. Methods are numbered in order of first occurrence.
 pub(super) fn methods_of(nodes: &Nodes) -> Vec<u32> {
     let mut method_of_row = vec![NONE; nodes.rows.iter().max().map_or(0, |row| *row as usize + 1)];
     let mut next = 0;
@@ -49,7 +49,7 @@ pub(super) fn methods_of(nodes: &Nodes) -> Vec<u32> {
         .collect()
 }
 
-/// Sums the trees' nodes by row. A node below another of its row adds no total: its stacks count
+/// Sums the nodes by row. A node below another of the same row adds no total, so its stacks count
 /// once. `seen` is (thread, node), sorted by thread.
 pub(super) fn methods(nodes: &Nodes, groups: &[Group], seen: &[(u32, u32)]) -> Vec<Method> {
     let methods_of = methods_of(nodes);
@@ -69,7 +69,7 @@ pub(super) fn methods(nodes: &Nodes, groups: &[Group], seen: &[(u32, u32)]) -> V
     let recursive = recursive(nodes, groups, &methods_of, methods.len());
     for (node, (method, recursive)) in (0..).zip(methods_of.iter().zip(&recursive)) {
         let Some(method) = methods.get_mut(*method as usize) else { continue };
-        // Most nodes have no time of their own.
+        // Most nodes have no own time.
         if nodes.own[node as usize] != NONE {
             method.own.add(&nodes.own(node));
         }
@@ -82,8 +82,8 @@ pub(super) fn methods(nodes: &Nodes, groups: &[Group], seen: &[(u32, u32)]) -> V
     methods
 }
 
-/// Which nodes lie below another node of their method. What has no method, the name of threads, is
-/// an outermost node.
+/// Returns which nodes are below another node of their method. Names of threads have no method and
+/// count as outermost.
 fn recursive(
     nodes: &Nodes,
     groups: &[Group],
@@ -91,7 +91,7 @@ fn recursive(
     method_count: usize,
 ) -> Vec<bool> {
     let mut recursive = vec![false; methods_of.len()];
-    // The last place is of what has no method.
+    // The last entry is for nodes without a method.
     let mut open = vec![0u32; method_count + 1];
     let place = |node: usize| (methods_of[node] as usize).min(method_count);
     for group in groups {
@@ -116,8 +116,8 @@ fn recursive(
     recursive
 }
 
-/// `seen` is sorted by thread, so that one mark per node tells whether this thread was there
-/// already.
+/// Counts distinct threads. `seen` is sorted by thread, so the last thread counted is enough to
+/// detect repetitions.
 fn count_threads(nodes: &Nodes, methods_of: &[u32], seen: &[(u32, u32)], methods: &mut [Method]) {
     let mut at_node = vec![NONE; methods_of.len()];
     let mut at_method = vec![NONE; methods.len()];
@@ -135,9 +135,9 @@ fn count_threads(nodes: &Nodes, methods_of: &[u32], seen: &[(u32, u32)], methods
     }
 }
 
-/// As for nodes, by the outermost of a recursion's frames.
+/// Chooses the heaviest line of each method, from the outermost frames of a recursion.
 fn choose_lines(nodes: &Nodes, methods_of: &[u32], recursive: &[bool], methods: &mut [Method]) {
-    // A location is of one row, so of one method.
+    // Each location belongs to one row, so to one method.
     let mut sums: Vec<At> = (0..nodes.places.locations.len() as u32)
         .map(|location| At { node: NONE, location, wall_ns: 0, cpu_ns: 0 })
         .collect();

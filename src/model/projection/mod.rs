@@ -1,15 +1,15 @@
-//! Facts and settings -> groups, trees, tables. Pure functions: the same facts give the same
-//! projection. Changes no fact, and knows nothing of screens or files.
+//! Converts facts and settings to groups, trees and tables. Pure functions: equal facts give equal
+//! projections. Independent of screens and files.
 //!
 //! ```text
-//! settings               everything the user can choose about what is shown
+//! settings               all choices of the user about what is shown
 //! read, rows             history -> cells by group and row; samples: stacks one by one
-//! group, units           what threads and functions are shown under; filter: what is left of them
-//! idle, safepoint        waiting for work; stops of a virtual machine
+//! group, units           groups of threads, roll-ups of functions; filter: hides stacks and frames
+//! idle, safepoint        waiting for work; safepoint stops of a Java virtual machine
 //! tree, nodes, totals    the tree and its sums; methods, lines, columns: tables
-//! ordered, collapse      the order of rows, calls on one line
-//! confidence             how exact a figure is
-//! waits, monitor         what a blocked thread waits for, in words
+//! ordered, collapse      the order of rows, several calls on one line
+//! confidence             precision of a figure
+//! waits, monitor         what a blocked thread waits for, as text; entering a Java monitor
 //! ```
 
 mod collapse;
@@ -60,16 +60,16 @@ pub use samples::{Frame, Sample, Samples, samples};
 pub use totals::Totals;
 pub use units::is_of;
 
-/// The threads that are shown under one name.
+/// Threads that are shown under one name.
 #[derive(Clone, Debug)]
 pub struct Group {
     pub name: Arc<str>,
     pub threads: Vec<GroupThread>,
     /// `own` and the totals of all roots.
     pub total: Totals,
-    /// Stacks of which the hide filter left nothing; they have no root.
+    /// Time of stacks whose frames are all hidden by the hide filter; they have no root.
     pub own: Totals,
-    /// Of its outermost frames, or [`columns::NONE`].
+    /// The first of its outermost frames, or [`columns::NONE`].
     first_root: u32,
 }
 
@@ -81,13 +81,13 @@ pub struct GroupThread {
     pub kind: ThreadKind,
 }
 
-/// What filters and idle hide: shown + hidden = everything.
+/// Time that filters and idle hide: shown + hidden = everything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Hidden {
     pub idle: Totals,
     /// Distinct threads that were idle for the whole range.
     pub idle_threads: u32,
-    /// Hidden by threads, daemons, focus, ignore: each stack counts for the first that hides it, in
+    /// Hidden by threads, daemons, focus, ignore. Each stack counts for the first that hides it, in
     /// the order threads, daemons, focus, ignore, idle.
     pub threads: Totals,
     pub daemons: Totals,
@@ -101,14 +101,14 @@ impl Hidden {
         [idle, threads, daemons, focus, ignore].into_iter().for_each(Totals::settle_off);
     }
 
-    /// All that is hidden, in the order in which it is.
+    /// Returns all hidden parts, in the order of precedence.
     pub fn parts(&self) -> [&Totals; 5] {
         [&self.threads, &self.daemons, &self.focus, &self.ignore, &self.idle]
     }
 }
 
-/// The facts of a range as groups, call trees and methods. Metric and order are no part of it:
-/// [`Projection::ordered`] reads it under any.
+/// The facts of a range as groups, call trees and methods. Independent of metric and order:
+/// [`Projection::ordered`] reads it under any of them.
 #[derive(Clone)]
 pub struct Projection {
     /// The range that was read, on CLOCK_MONOTONIC; widened to whole buckets at its start.
@@ -117,18 +117,18 @@ pub struct Projection {
     /// Everything shown: 100 %.
     pub total: Totals,
     pub hidden: Hidden,
-    /// True where idle time is shown only because nothing else was left.
+    /// Idle time is shown only because nothing else is left.
     pub only_idle: bool,
-    /// By name.
+    /// Ordered by name.
     pub groups: Vec<Group>,
     nodes: nodes::Nodes,
-    /// (thread, node), by thread: who was seen where.
+    /// (thread, node), ordered by thread: the nodes in which each thread was seen.
     seen: Vec<(u32, u32)>,
     methods: OnceLock<Vec<Method>>,
 }
 
 impl Projection {
-    /// Before anything was read.
+    /// Returns an empty projection.
     pub fn nothing() -> Projection {
         Projection {
             from: 0,
@@ -143,24 +143,24 @@ impl Projection {
         }
     }
 
-    /// The flat table, summed when it is asked for first.
+    /// Returns the flat table; computes it at the first call.
     pub fn methods(&self) -> &[Method] {
         self.methods.get_or_init(|| methods::methods(&self.nodes, &self.groups, &self.seen))
     }
 
-    /// Which of the methods each node is; `None` for the name of threads.
+    /// Returns the method of each node; `None` for the name of threads.
     pub fn method_of_nodes(&self) -> Vec<Option<u32>> {
         let methods_of = methods::methods_of(&self.nodes);
         methods_of.into_iter().map(|method| (method != columns::NONE).then_some(method)).collect()
     }
 
-    /// What THR and CPU are averaged over, ns.
+    /// Returns the duration over which THR and CPU are averaged, ns.
     pub fn elapsed(&self) -> Ns {
         self.till.saturating_sub(self.from)
     }
 }
 
-/// What it says, not how it is held: equal for equal projections.
+/// Prints the contents independent of their representation: equal for equal projections.
 impl fmt::Debug for Projection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nodes = (0..self.node_count()).map(|node| {
@@ -184,25 +184,25 @@ impl fmt::Debug for Projection {
     }
 }
 
-/// Reads `snapshot`'s history under `settings`. For a view that is drawn again and again see
+/// Projects `snapshot`'s history under `settings`. A view that is redrawn repeatedly uses
 /// [`Projector`].
 pub fn project(snapshot: &Snapshot, settings: &Settings) -> Projection {
     Projector::default().project(snapshot, settings)
 }
 
-/// Projects again and again, and keeps what does not change between two looks at one session: names
-/// of frames and threads, and what the filters say of them. The result is the same as [`project`]'s
-/// for any order of calls with ever newer snapshots; whatever another session or other settings
-/// make stale is dropped.
+/// Projects repeatedly and caches what rarely changes within a session: names of frames and
+/// threads, and the filters' results for them. The result equals [`project`]'s, for any sequence of
+/// calls with ever newer snapshots. Data that another session or other settings make stale are
+/// dropped.
 #[derive(Default)]
 pub struct Projector {
     session: Option<Arc<Session>>,
-    /// The settings that decide about frames and groups, as text.
+    /// The settings that affect frames and groups, as text.
     rules: String,
     rows: rows::Rows,
     verdicts: filter::Verdicts,
     groups: group::Groups,
-    /// What processes were called at the last projection that was grouped by them.
+    /// Names of processes at the last projection grouped by process.
     processes: Vec<(u32, Arc<str>)>,
     facts: read::Scratch,
     trees: tree::Scratch,
@@ -215,7 +215,7 @@ impl Projector {
         })
     }
 
-    /// The same for facts from elsewhere; `snapshot` names them.
+    /// Does the same with facts from elsewhere; `snapshot` gives their names.
     fn project_facts(
         &mut self,
         snapshot: &Snapshot,
@@ -242,7 +242,7 @@ impl Projector {
                 None => members.push(part),
             }
         }
-        // By group, and in each by stack: callers come before what they call, whatever the order of
+        // By group, and within it by stack: callers precede their callees, whatever the order of
         // facts.
         let cells = &shown.cells;
         let order: Vec<u32> =
@@ -286,7 +286,7 @@ impl Projector {
         projection
     }
 
-    /// Drops what is stale and looks at what is new.
+    /// Drops stale data and adds new frames and threads.
     fn update(&mut self, snapshot: &Snapshot, settings: &Settings) {
         if !self.session.as_ref().is_some_and(|known| Arc::ptr_eq(known, &snapshot.session)) {
             *self = Projector { session: Some(snapshot.session.clone()), ..Projector::default() };
@@ -314,7 +314,7 @@ impl Projector {
         }
         let named = |target: &Target| (target.pid, Arc::clone(&target.command));
         let by_process = matches!(settings.grouping, Grouping::Process);
-        // A process that runs another program now is called by that.
+        // A process that executes another program gets its name.
         if by_process && !snapshot.targets.iter().map(named).eq(self.processes.iter().cloned()) {
             self.processes = snapshot.targets.iter().map(named).collect();
             self.groups.forget();
@@ -324,7 +324,7 @@ impl Projector {
     }
 }
 
-/// A group by its number, and who is in it.
+/// A group with its number and threads.
 struct Part {
     group: u32,
     label: group::Label,
@@ -332,7 +332,7 @@ struct Part {
 }
 
 impl Part {
-    /// Whether the two are shown as one group.
+    /// Returns whether the two are shown as one group.
     fn belongs_with(&self, next: &Part) -> bool {
         self.label.name == next.label.name && next.label.inner.is_some()
     }
@@ -340,20 +340,19 @@ impl Part {
     fn join(&mut self, next: Part) {
         self.threads.extend(next.threads);
         self.threads.sort_by_key(|thread| thread.thread);
-        // A thread that was called otherwise before is there twice.
+        // A renamed thread occurs twice.
         self.threads.dedup_by_key(|thread| thread.thread);
     }
 }
 
-/// Of a thread's names the one that it has now, if that is one of them; else the one that was first
-/// seen last.
+/// Returns a thread's current name, if it is one of the two; else the one that was interned later.
 fn newest(now: &FxHashMap<ThreadKey, NameId>, thread: ThreadKey, names: [NameId; 2]) -> NameId {
     let now = now.get(&thread);
     let [a, b] = names;
     std::cmp::max_by_key(a, b, |name| (Some(name) == now, *name))
 }
 
-/// The groups of all cells, by name.
+/// Returns the groups of all cells, by name.
 fn parts(
     snapshot: &Snapshot,
     settings: &Settings,
@@ -362,7 +361,7 @@ fn parts(
 ) -> Vec<Part> {
     let now: FxHashMap<ThreadKey, NameId> =
         snapshot.threads.iter().map(|t| (t.thread, t.name)).collect();
-    // `seen` is sorted by thread: within a group all of a thread's names come in a row.
+    // `seen` is sorted by thread, so within a group all names of a thread are adjacent.
     let mut seen: Vec<Vec<(u32, NameId)>> = vec![Vec::new(); groups.count()];
     for seen_in in &shown.seen {
         let group = &mut seen[shown.cells[seen_in.cell as usize].group as usize];

@@ -1,18 +1,18 @@
 //! Threads that enter a Java monitor (`synchronized`).
 //!
-//! How they get there differs by what runs the method: the interpreter, code of C1 or C2, a wrapper
-//! of a native method. One monitor would be a row for each of them. So one frame stands for all
-//! that lies between the Java method and the futex, the same that the reader of the virtual machine
-//! puts there where the virtual machine has no symbols. (Names as in JDK 8 to 26.)
+//! Their frames differ by how the method is executed: the interpreter, code of C1 or C2, a wrapper
+//! of a native method. So one monitor would have a row for each of them. One frame replaces all
+//! frames between the Java method and the futex. The reader of the virtual machine uses the same
+//! frame where there are no symbols. (Names as in JDK 8 to 26.)
 
 use crate::model::facts::tables::{FrameKind, Location};
 
-/// What stands for it.
+/// The name of that frame.
 const NAME: &str = "monitor enter";
 const MODULE: &str = "[jvm]";
 
-/// Functions that enter a monitor, do nothing else, and are called by something that does other
-/// things. The outermost of them is where entering begins.
+/// Functions that only enter a monitor, and whose callers do other things too. The outermost of
+/// them is the start of entering.
 const ENTER: &[&str] = &[
     "InterpreterRuntime::monitorenter",
     "InterpreterRuntime::monitorenter_obj",
@@ -33,7 +33,7 @@ const ENTER: &[&str] = &[
     "ObjectMonitor::enter_for",
 ];
 
-/// Whether entering a monitor begins at this frame, where none further out says so.
+/// Returns whether entering a monitor begins at this frame, unless it began further out.
 pub(in crate::model) fn is_enter(location: &Location) -> bool {
     let name = &*location.function;
     match location.kind {
@@ -43,9 +43,9 @@ pub(in crate::model) fn is_enter(location: &Location) -> bool {
     }
 }
 
-/// Code that compiled methods call to enter a monitor: `_complete_monitor_locking_Java`, `C2
-/// Runtime complete_monitor_locking`, `monitorenter_nofpu Runtime1 stub`, `C1 Runtime
-/// monitorenter_nofpu_blob`.
+/// Returns whether it is a stub that compiled methods call to enter a monitor:
+/// `_complete_monitor_locking_Java`, `C2 Runtime complete_monitor_locking`, `monitorenter_nofpu
+/// Runtime1 stub`, `C1 Runtime monitorenter_nofpu_blob`.
 fn is_stub(name: &str) -> bool {
     let runtime = name.starts_with("C1 Runtime ")
         || name.starts_with("C2 Runtime ")
@@ -54,7 +54,7 @@ fn is_stub(name: &str) -> bool {
         || (runtime && (name.contains("complete_monitor_locking") || name.contains("monitorenter")))
 }
 
-/// The frame that stands for it.
+/// Returns the frame that replaces the others.
 pub(super) fn frame() -> Location {
     Location { module: MODULE.into(), ..Location::named(NAME, FrameKind::Jit) }
 }
@@ -80,7 +80,7 @@ mod tests {
             assert!(is_enter(&location(name, FrameKind::Native)), "{name}");
             assert!(!is_enter(&location(name, FrameKind::Java)), "{name}");
         }
-        // As JDK 8, 11, 17, 21 and 25 call them.
+        // Names on JDK 8, 11, 17, 21 and 25.
         for name in [
             "_complete_monitor_locking_Java",
             "C2 Runtime complete_monitor_locking",

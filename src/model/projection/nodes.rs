@@ -1,8 +1,8 @@
-//! The nodes of all call trees: numbers count through all groups, and callers come before their
+//! The nodes of all call trees. Their numbers run through all groups, and callers precede their
 //! callees.
 //!
-//! Nothing here depends on metric or order: all metrics' sums are held, and where a node was seen
-//! at several lines, all of these. See [`super::ordered`] for the reading side.
+//! Independent of metric and order: holds the sums of all metrics, and all lines at which a node
+//! was seen. See [`super::ordered`] for reading.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use super::lines::{At, Places};
 use crate::model::facts::tables::Location;
 use crate::model::projection::settings::Metric;
 
-/// In [`Nodes::at`]: several locations; the rest is an index into [`Nodes::spans`].
+/// Flag in [`Nodes::at`]: several locations; the other bits are an index into [`Nodes::spans`].
 const SEVERAL: u32 = 1 << 31;
 
-/// Nodes below the same node, in no order that means anything.
+/// Iterates over nodes with the same parent, in no particular order.
 #[derive(Clone, Debug)]
 pub struct Siblings<'a> {
     next: &'a [u32],
@@ -36,19 +36,19 @@ impl Iterator for Siblings<'_> {
 pub(super) struct Nodes {
     pub parents: Vec<u32>,
     pub first_child: Vec<u32>,
-    /// Roots of one group are siblings, too.
+    /// Roots of one group are siblings too.
     pub next_sibling: Vec<u32>,
-    /// What makes it a row of its own: a function, line, class ..., by [`super::rows::Rows::row`].
+    /// Identifies the row (a function, line, class ...); see [`super::rows::Rows::row`].
     pub rows: Vec<u32>,
-    /// Where it was seen: a location, or several.
+    /// The location of each node, or [`SEVERAL`].
     at: Vec<u32>,
     spans: Vec<(u32, u32)>,
     lines: Vec<At>,
     pub totals: Columns,
-    /// Index into `owns`, or [`NONE`] for those without time of their own.
+    /// Index into `owns`, or [`NONE`] without own time.
     pub own: Vec<u32>,
     pub owns: Columns,
-    /// What `at` and `lines` count.
+    /// The locations that `at` and `lines` refer to.
     pub places: Arc<Places>,
 }
 
@@ -61,7 +61,7 @@ impl Nodes {
         self.parents.len()
     }
 
-    /// A new node below `parent`, or a root: then `first_root` begins its siblings.
+    /// Adds a node below `parent`, or a root: then `first_root` is the first of its siblings.
     pub fn push(&mut self, parent: u32, row: u32, location: u32, first_root: &mut u32) -> u32 {
         let node = self.parents.len() as u32;
         self.parents.push(parent);
@@ -77,12 +77,12 @@ impl Nodes {
         node
     }
 
-    /// `first` and those after it below the same node.
+    /// Iterates over `first` and the following nodes with the same parent.
     pub fn siblings(&self, first: u32) -> Siblings<'_> {
         Siblings { next: &self.next_sibling, at: first }
     }
 
-    /// The node was seen at this location; true if that is another one than before.
+    /// Records a location of the node. Returns true if the node now has several.
     pub fn see(&mut self, node: u32, location: u32) -> bool {
         let place = &mut self.at[node as usize];
         if *place != location {
@@ -95,7 +95,7 @@ impl Nodes {
         self.at[node as usize] & SEVERAL != 0
     }
 
-    /// What was seen of the nodes at several locations.
+    /// Sets the times at each location of the nodes with several.
     pub fn set_lines(&mut self, mut seen: Vec<At>) {
         self.places.sort(&mut seen);
         seen.dedup_by(|next, sum| {
@@ -116,7 +116,7 @@ impl Nodes {
         self.lines = seen;
     }
 
-    /// The node at each of its locations.
+    /// Calls `f` with the node at each of its locations.
     pub fn each_line(&self, node: u32, mut f: impl FnMut(At)) {
         match self.at[node as usize] {
             several if several & SEVERAL != 0 => {
@@ -131,7 +131,7 @@ impl Nodes {
         }
     }
 
-    /// The heaviest of its locations (tie: the lowest line).
+    /// Returns the location with the most time (tie: the lowest line).
     pub fn location(&self, node: u32, metric: Metric) -> &Arc<Location> {
         let location = match self.at[node as usize] {
             several if several & SEVERAL != 0 => {
@@ -143,7 +143,7 @@ impl Nodes {
         &self.places.locations[location as usize]
     }
 
-    /// A location of the node: good enough for its name, not for its line.
+    /// Returns any location of the node: its name is right, its line may not be.
     pub fn name(&self, node: u32) -> &Arc<Location> {
         let location = match self.at[node as usize] {
             several if several & SEVERAL != 0 => {
@@ -154,9 +154,9 @@ impl Nodes {
         &self.places.locations[location as usize]
     }
 
-    /// Gives every node the sums of those below it. Time off a core is decided here, where a node's
-    /// own time is known: stack by stack one sample's wall and CPU time would be compared, which
-    /// are of different spans and differ both ways.
+    /// Adds to every node the sums of its descendants. Computes off-CPU time here from each node's
+    /// whole own time. Per stack, wall and CPU time come from different spans, so their difference
+    /// would err both ways.
     pub fn add_up(&mut self) {
         for (node, own) in (0..).zip(&self.own).filter(|(_, own)| **own != NONE) {
             let off_ns = self.owns.settle_off(*own);
@@ -165,7 +165,7 @@ impl Nodes {
         self.totals.add_up(&self.parents);
     }
 
-    /// The time off a core of a group, whose own time is of stacks without a node.
+    /// Computes the off-CPU time of a group; its own time is that of stacks without a node.
     pub fn add_up_off(&self, first_root: u32, own: &mut Totals, total: &mut Totals) {
         own.settle_off();
         let roots = self.siblings(first_root).map(|root| self.totals.value(root, Metric::Off));

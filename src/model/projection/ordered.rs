@@ -1,5 +1,5 @@
-//! How a projection is read: every list of rows in the order the settings ask for, sorted when it
-//! is looked at. Other settings of metric and order are another way to read the same projection.
+//! Reads a projection in the order of the settings; each list of rows is sorted when it is read.
+//! Settings of metric and order need no new projection.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use crate::model::projection::settings::{Metric, Settings, SortColumn};
 pub struct Node<'a> {
     /// `None` for a group's root.
     pub parent: Option<u32>,
-    /// What the row is called; under roll-up function `line` is the heaviest line of the node (tie:
-    /// lowest), and `tier` how most of the time there was run.
+    /// The row's name. Under roll-up function `line` is the node's heaviest line (tie: lowest), and
+    /// `tier` that of most of the time there.
     pub location: &'a Arc<Location>,
     pub total: Totals,
-    /// Stacks whose innermost shown frame is this node.
+    /// Time of the stacks whose innermost shown frame is this node.
     pub own: Totals,
 }
 
 impl Projection {
-    /// Nodes are numbered from 0 to this; those further out come first.
+    /// Returns the number of nodes; callers have lower numbers than their callees.
     pub fn node_count(&self) -> u32 {
         self.nodes.len() as u32
     }
 
-    /// A group's outermost frames.
+    /// Returns a group's outermost frames.
     pub fn roots(&self, group: &Group) -> Siblings<'_> {
         self.nodes.siblings(group.first_root)
     }
@@ -46,8 +46,7 @@ impl Projection {
         Some(self.nodes.parents[node as usize]).filter(|parent| *parent != NONE)
     }
 
-    /// What the node is called; its line is one of those it was seen at, see
-    /// [`Projection::location`].
+    /// Returns the node's name with any one of its lines; see [`Projection::location`].
     pub fn name(&self, node: u32) -> &Arc<Location> {
         self.nodes.name(node)
     }
@@ -61,7 +60,7 @@ impl Projection {
         self.nodes.totals.get(node)
     }
 
-    /// As `total(node).value(metric)`.
+    /// Returns `total(node).value(metric)`.
     pub fn value(&self, node: u32, metric: Metric) -> u64 {
         self.nodes.totals.value(node, metric)
     }
@@ -81,7 +80,8 @@ impl Projection {
     }
 }
 
-/// See the module's head. Heaviest first; equals by name, so that they do not change places.
+/// See the module's documentation. Heaviest first; equal ones by name, so that their order is
+/// stable.
 #[derive(Clone, Copy, Debug)]
 pub struct Ordered<'a> {
     pub projection: &'a Projection,
@@ -91,7 +91,7 @@ pub struct Ordered<'a> {
 }
 
 impl<'a> Ordered<'a> {
-    /// Indexes into [`Projection::groups`].
+    /// Returns indexes into [`Projection::groups`].
     pub fn groups(&self) -> Vec<u32> {
         let groups = &self.projection.groups;
         let mut order: Vec<u32> = (0..groups.len() as u32).collect();
@@ -107,7 +107,7 @@ impl<'a> Ordered<'a> {
         self.sorted(self.projection.children(node))
     }
 
-    /// The nodes of one parent in their order.
+    /// Returns siblings in order.
     pub fn sorted(&self, nodes: impl Iterator<Item = u32>) -> Vec<u32> {
         let mut nodes: Vec<u32> = nodes.collect();
         if nodes.len() > 1 {
@@ -116,7 +116,7 @@ impl<'a> Ordered<'a> {
         nodes
     }
 
-    /// Indexes into [`Projection::methods`].
+    /// Returns indexes into [`Projection::methods`].
     pub fn methods(&self) -> Vec<u32> {
         let methods = self.projection.methods();
         let mut order: Vec<u32> = (0..methods.len() as u32).collect();
@@ -133,7 +133,7 @@ impl<'a> Ordered<'a> {
     }
 
     pub(super) fn by_group(&self, a: &Group, b: &Group) -> Ordering {
-        // Two threads may be shown under one name; their ids tell them apart.
+        // Threads with equal names are ordered by their ids.
         let first = |group: &Group| group.threads.first().map(|t| t.thread);
         let by_name = || a.name.cmp(&b.name).then_with(|| first(a).cmp(&first(b)));
         self.by(&(&a.total, &a.own), &(&b.total, &b.own), by_name)
@@ -151,13 +151,13 @@ impl<'a> Ordered<'a> {
         self.by(&(&a.total, &a.own), &(&b.total, &b.own), by_name)
     }
 
-    /// Reversing turns the column round, never the order of equals.
+    /// Compares two rows. Reversing affects the column, but never the order of equal ones.
     fn by<R: Figures>(&self, a: &R, b: &R, by_name: impl Fn() -> Ordering) -> Ordering {
         let metric = self.metric;
         let by_total = || b.total(metric).cmp(&a.total(metric));
         let by_column = match self.sort {
             SortColumn::Total => by_total(),
-            // Groups have no self time to speak of: they fall back to their totals.
+            // Groups have little self time, so they fall back to their totals.
             SortColumn::SelfTime => b.own(metric).cmp(&a.own(metric)).then_with(by_total),
             SortColumn::Threads => by_total(),
             SortColumn::Cpu => b.total(Metric::Cpu).cmp(&a.total(Metric::Cpu)),
@@ -171,15 +171,15 @@ impl<'a> Ordered<'a> {
     }
 }
 
-/// What rows are sorted by.
+/// The figures by which rows are sorted.
 trait Figures {
     fn total(&self, metric: Metric) -> u64;
     fn own(&self, metric: Metric) -> u64;
-    /// Of the main state, in display order; a row without time last.
+    /// Returns the rank of the main state in display order; a row without time is last.
     fn state_rank(&self, metric: Metric) -> u8;
 }
 
-/// (total, self)
+/// Total and self time of a group or method.
 impl Figures for (&Totals, &Totals) {
     fn total(&self, metric: Metric) -> u64 {
         self.0.value(metric)
@@ -210,8 +210,7 @@ impl Figures for (&Projection, u32) {
     }
 }
 
-/// By what is always the same for one row first: its heaviest line may change from one look to the
-/// next.
+/// Compares the stable properties of a row first: its heaviest line may change with every refresh.
 fn by_location(a: &Location, b: &Location) -> Ordering {
     let place = |l: &Location| (l.line, l.file.clone());
     (&a.function, &a.module)
@@ -243,7 +242,7 @@ mod tests {
         }
     }
 
-    /// The order of these rows, the same as nodes and as methods.
+    /// Returns the order of these rows, which must be the same for nodes and methods.
     #[track_caller]
     fn sorted(settings: &Settings, rows: &[(String, Totals, Totals)]) -> String {
         let stacks: Vec<_> = rows

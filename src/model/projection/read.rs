@@ -1,4 +1,4 @@
-//! Reads the range once: every fact is put into its group, and either shown or counted as hidden.
+//! Reads the range once: assigns every fact to its group and counts it as shown or hidden.
 
 use rustc_hash::FxHashMap;
 
@@ -14,17 +14,17 @@ use crate::model::projection::settings::{Grouping, Settings};
 use crate::model::vocabulary::frame::{Ns, ThreadKey, ThreadKind};
 use crate::model::vocabulary::state::State;
 
-/// What one stack holds in one group.
+/// The time of one stack in one group.
 pub(super) struct Cell {
     pub group: u32,
     pub stack: StackId,
     idle: bool,
-    /// Who was seen with it last.
+    /// The last thread and name seen with it.
     seen: (u32, NameId),
     pub totals: Totals,
 }
 
-/// A thread was seen with a cell's stack; perhaps several times.
+/// A thread with a cell's stack; may occur repeatedly.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Seen {
     pub thread: u32,
@@ -32,7 +32,7 @@ pub(super) struct Seen {
     pub name: NameId,
 }
 
-/// A fact that the filters let through, and where it belongs.
+/// The place of a fact that passes the filters.
 pub(super) struct Placed {
     pub group: u32,
     pub thread: u32,
@@ -42,13 +42,13 @@ pub(super) struct Placed {
     pub is_idle: bool,
 }
 
-/// Memory that is used again for the next projection.
+/// Memory that is reused for the next projection.
 #[derive(Default)]
 pub(super) struct Scratch {
     cells: Vec<Cell>,
-    /// By [`StackId`]: its newest cell or [`NONE`], and [`MANY`] where it has others.
+    /// By [`StackId`]: its newest cell or [`NONE`], with the flag [`MANY`] if it has others.
     newest: Vec<u32>,
-    /// Cells of stacks that have several.
+    /// Cells of stacks with several cells.
     others: FxHashMap<(u32, StackId, bool), u32>,
     seen: Vec<Seen>,
 }
@@ -64,7 +64,7 @@ impl Scratch {
         self.seen.clear();
     }
 
-    /// The cell of these, an empty one at first. Most stacks have one cell alone, which is found
+    /// Returns the cell, created empty if missing. Most stacks have a single cell, which is found
     /// without hashing.
     fn cell(&mut self, group: u32, stack: StackId, idle: bool) -> u32 {
         let newest = &mut self.newest[stack.0 as usize];
@@ -90,32 +90,32 @@ impl Scratch {
     }
 }
 
-/// What is shown of a range, and what is not.
+/// The shown and hidden facts of a range.
 pub(super) struct Shown {
     pub from: Ns,
     pub till: Ns,
     pub cells: Vec<Cell>,
-    /// Of the cells that are shown, by thread.
+    /// For the shown cells, ordered by thread.
     pub seen: Vec<Seen>,
-    /// What [`Seen::thread`] counts.
+    /// The threads that [`Seen::thread`] refers to.
     pub threads: Vec<ThreadKey>,
     pub hidden: Hidden,
     pub only_idle: bool,
 }
 
 impl Shown {
-    /// False for what is counted in [`Hidden::idle`].
+    /// Returns false for cells counted in [`Hidden::idle`].
     pub fn is_shown(&self, cell: &Cell) -> bool {
         self.only_idle || !cell.idle
     }
 
-    /// Gives the memory back.
+    /// Returns the memory for reuse.
     pub fn done(self, scratch: &mut Scratch) {
         scratch.cells = self.cells;
     }
 }
 
-/// Calls its argument with every fact and returns what was read, `(from, till)`.
+/// Calls its argument with every fact. Returns the range that was read, `(from, till)`.
 pub(super) type ReadFacts<'a> = dyn FnMut(&mut dyn FnMut(&FactKey, &Weights)) -> (Ns, Ns) + 'a;
 
 pub(super) struct Reader<'a> {
@@ -127,9 +127,9 @@ pub(super) struct Reader<'a> {
     scratch: &'a mut Scratch,
     threads: Vec<ThreadKey>,
     by_thread: FxHashMap<ThreadKey, u32>,
-    /// Per thread: some of its time is hidden as idle; some of its time is not idle.
+    /// By thread: whether some of its time is hidden as idle; whether some of its time is not idle.
     idle: Vec<(bool, bool)>,
-    /// What the thread filter says of a name in a group.
+    /// Result of the thread filter for a name in a group.
     chosen: FxHashMap<(NameId, u32), bool>,
     hidden: Hidden,
     left: bool,
@@ -194,10 +194,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Where a fact belongs; what a filter hides is counted there. Idle time is counted as hidden
-    /// where it is, and placed all the same: it is shown where nothing else is left.
+    /// Returns the place of a fact, or counts it as hidden by a filter. Idle time is counted as
+    /// hidden but placed too, since it is shown if nothing else is left.
     fn place(&mut self, key: &FactKey, weights: &Weights) -> Option<Placed> {
-        // Ids are read in the tables they came with; a stack they do not have has no frames.
+        // A stack that these tables do not have has no frames.
         let known = (key.stack.0 as usize) < self.snapshot.tables.stack_count();
         let stack = if known { key.stack } else { StackId::EMPTY };
         let path = self.verdicts.of_stack(stack);
@@ -233,8 +233,8 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// Calls `f` with every fact that the filters let through and all that is known of it, in place
-    /// of making cells. Returns the range that was read.
+    /// Calls `f` with every fact that passes the filters and its place, without creating cells.
+    /// Returns the range that was read.
     pub(super) fn each(
         mut self,
         facts: &mut ReadFacts<'_>,
@@ -257,7 +257,7 @@ impl<'a> Reader<'a> {
         thread
     }
 
-    /// The thread filter: a thread's name then, or its group, matches.
+    /// Returns whether the thread filter matches the thread's name at that time, or its group.
     fn is_chosen(&mut self, key: &FactKey, group: u32) -> bool {
         let Some(pattern) = self.settings.filters.threads.active() else { return true };
         *self.chosen.entry((key.name, group)).or_insert_with(|| {
@@ -280,7 +280,7 @@ fn add(totals: &mut Totals, state: State, weights: &Weights) {
     totals.add_longest(weights.longest_ns, weights.longest_from);
 }
 
-/// Sorts by a small number, in one pass and keeping the order of equals.
+/// Sorts by a small number, in one pass; stable.
 pub(super) fn by_counting<T: Copy>(
     items: &[T],
     numbers: usize,

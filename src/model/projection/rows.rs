@@ -1,5 +1,5 @@
-//! Which functions, lines, classes ... the frames stand for: names become small numbers once, so
-//! that everything after it compares numbers.
+//! Assigns small numbers to the functions, lines, classes ... of frames once, so that later steps
+//! compare only numbers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::model::facts::tables::{FrameId, FrameKind, Location, Tables};
 use crate::model::projection::settings::RollUp;
 use crate::model::vocabulary::frame::FrameCode;
 
-/// What makes two frames the same row under roll-up function: however their code came to be run. (A
-/// method that a virtual machine interprets first, compiles then, and inlines at last, is one.)
+/// Identifies a row under roll-up function, whatever the tier. (A virtual machine may first
+/// interpret a method, then compile it, and finally inline it.)
 #[derive(PartialEq, Eq, Hash)]
 struct Function {
     name: Arc<str>,
@@ -21,38 +21,37 @@ struct Function {
     kind: FrameKind,
 }
 
-/// A frame's part of [`Rows::list`].
+/// A frame's range in [`Rows::list`].
 #[derive(Clone, Copy, Default)]
 struct Span {
     start: u32,
     end: u32,
 }
 
-/// Locations are numbered in the order they are met, functions too; numbers never change meaning.
-/// The maps keep the standard hasher: their keys are a target's strings.
+/// Locations and functions are numbered in order of first occurrence; numbers keep their meaning.
+/// The maps use the standard hasher, since their keys are strings of the target.
 #[derive(Default)]
 pub(super) struct Rows {
-    /// Shared with the projections that name their rows by it.
+    /// Shared with the projections that use it for the names of their rows.
     places: Arc<Places>,
     by_location: HashMap<Arc<Location>, u32>,
-    /// Without their tier: the first location at each line.
+    /// Locations without their tier: the first location at each line.
     by_line: HashMap<Location, u32>,
     /// The function of each location.
     function_of: Vec<u32>,
     by_function: HashMap<Function, u32>,
-    /// The class, package and module of each location: locations, too. Worked out when it is asked
-    /// for first.
+    /// The class, package and module of each location, which are locations too. Computed on first
+    /// use.
     units: [Vec<u32>; 3],
     /// By [`FrameId`].
     frames: Vec<Span>,
     list: Vec<u32>,
-    /// Frames that may yet be called something else, and what they are called now.
+    /// Frames whose name may change, and their present names.
     unsettled: Vec<(FrameId, Arc<[Location]>)>,
 }
 
 impl Rows {
-    /// Meets every frame of `tables`. True when a frame that was met before is called something
-    /// else now.
+    /// Adds every new frame of `tables`. Returns true if a known frame was renamed.
     pub(super) fn update(&mut self, tables: &Tables) -> bool {
         let mut renamed = false;
         for (frame, called) in std::mem::take(&mut self.unsettled) {
@@ -83,7 +82,7 @@ impl Rows {
             };
             self.list.push(id);
         }
-        // A marker that concerns a file is called so before the file's name is known.
+        // The name of a marker's file may be unknown at first.
         let marks_file =
             matches!(tables.frame(frame).decode(), FrameCode::Marker { file: Some(_), .. });
         if named.pending || marks_file {
@@ -113,13 +112,14 @@ impl Rows {
         id
     }
 
-    /// The locations of a frame that was met, outermost first.
+    /// Returns the locations of a known frame, outermost first.
     pub(super) fn of_frame(&self, frame: FrameId) -> &[u32] {
         let span = self.frames.get(frame.0 as usize).copied().unwrap_or_default();
         &self.list[span.start as usize..span.end as usize]
     }
 
-    /// Must be called before [`Rows::row`] asks, and after new locations were met.
+    /// Computes the units of new locations. Must be called before [`Rows::row`], and after new
+    /// locations were added.
     pub(super) fn roll_up(&mut self, by: RollUp) {
         let Some(nth) = nth_unit(by) else { return };
         let mut units = std::mem::take(&mut self.units[nth]);
@@ -127,12 +127,12 @@ impl Rows {
             let unit = unit(self.location(id as u32), by);
             units.push(unit.map_or(id as u32, |unit| self.location_id(&unit)));
         }
-        // Units are met on no stack.
+        // Units occur on no stack.
         units.extend(units.len() as u32..self.location_count() as u32);
         self.units[nth] = units;
     }
 
-    /// What makes the location a row, and which location the row is shown at.
+    /// Returns the row of the location, and the location that the row is shown with.
     pub(super) fn row(&self, location: u32, by: RollUp) -> (u32, u32) {
         match by {
             RollUp::Function => (self.function_of(location), location),
@@ -144,10 +144,10 @@ impl Rows {
         }
     }
 
-    /// The row of threads of one name inside of a group.
+    /// Returns the row of equally named threads within a group.
     pub(super) fn thread_row(&mut self, name: &str, by: RollUp) -> (u32, u32) {
         let location = self.location_id(&Location::named(name, FrameKind::Thread));
-        // Of no unit but itself.
+        // It is its own unit.
         match by {
             RollUp::Function => (self.function_of(location), location),
             _ => (location, location),
@@ -175,7 +175,7 @@ impl Rows {
     }
 }
 
-/// Its place in [`Rows::units`].
+/// Returns the index in [`Rows::units`].
 fn nth_unit(by: RollUp) -> Option<usize> {
     match by {
         RollUp::Function | RollUp::Line => None,

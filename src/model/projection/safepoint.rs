@@ -1,18 +1,19 @@
-//! Threads that a Java virtual machine has stopped, for a garbage collection say: at a safepoint.
+//! Threads that a Java virtual machine has stopped at a safepoint, for instance for a garbage
+//! collection.
 //!
-//! They wait in functions of the virtual machine that say less than one word does, and that differ
-//! by where the thread was: the word stands in their place. (Names as in JDK 8 to 26; of a virtual
-//! machine without symbols nothing is known.)
+//! They wait in internal functions of the virtual machine, which differ by where each thread was.
+//! One marker replaces these frames. (Names as in JDK 8 to 26; not detected without the virtual
+//! machine's symbols.)
 
 use crate::model::facts::tables::{FrameKind, Location};
 
-/// The last frame of a stack that was stopped so.
+/// The marker that ends a stopped thread's stack.
 const NAME: &str = "[JVM safepoint]";
 
-/// Where all of them wait.
+/// The function in which all stopped threads wait.
 const STOP: &str = "SafepointSynchronize::block";
 
-/// What calls it: the poll of compiled and interpreted code, and the ways back from native code.
+/// Its callers: the poll in compiled and interpreted code, and the returns from native code.
 const WAY: &[&str] = &[
     "SafepointBlob",
     "SafepointSynchronize::handle_polling_page_exception",
@@ -35,12 +36,12 @@ const WAY: &[&str] = &[
     "JavaThread::check_special_condition_for_native_trans_and_transition",
 ];
 
-/// Whether a thread whose stack has this frame is stopped.
+/// Returns whether a thread with this frame is stopped at a safepoint.
 pub(super) fn is_stop(location: &Location) -> bool {
     location.kind == FrameKind::Native && *location.function == *STOP
 }
 
-/// What stands for it.
+/// Returns the marker that replaces the frames.
 pub(super) fn marker() -> Location {
     Location::named(NAME, FrameKind::Marker)
 }
@@ -49,7 +50,7 @@ pub(super) fn is_marker(location: &Location) -> bool {
     location.kind == FrameKind::Marker && *location.function == *NAME
 }
 
-/// Whether the frame is only there because the thread stops.
+/// Returns whether the frame is on the stack only because the thread stops.
 pub(super) fn is_way(location: &Location) -> bool {
     matches!(location.kind, FrameKind::Native | FrameKind::Jit)
         && WAY.contains(&&*location.function)

@@ -1,5 +1,5 @@
-//! What is shown of a range, kept apart by thread, name, stack and state: for formats whose readers
-//! group and filter for themselves. Sums over it are those of the projection.
+//! The shown facts of a range by thread, name, stack and state, for formats whose readers group and
+//! filter themselves. Their sums equal those of the projection.
 
 use std::sync::Arc;
 
@@ -17,34 +17,33 @@ use crate::model::projection::settings::{Grouping, Settings};
 use crate::model::vocabulary::frame::{Ns, ThreadKey, ThreadKind};
 use crate::model::vocabulary::state::State;
 
-/// What a thread spent with one stack in one state.
+/// The time of one thread with one stack in one state.
 #[derive(Clone, Debug)]
 pub struct Sample {
     pub thread: ThreadKey,
-    /// The thread's name then.
+    /// The thread's name at that time.
     pub name: Arc<str>,
     pub kind: ThreadKind,
     pub group: Arc<str>,
     pub state: State,
     /// Time spent waiting for work.
     pub idle: bool,
-    /// The innermost shown frame, an index into [`Samples::frames`]; `None` where no frame is
-    /// shown.
+    /// The innermost shown frame, an index into [`Samples::frames`]; `None` if no frame is shown.
     pub innermost: Option<u32>,
     pub wall_ns: u64,
     pub cpu_ns: u64,
     pub hits: u64,
 }
 
-/// A shown frame; those of all stacks are one tree.
+/// A shown frame; the frames of all stacks form one tree.
 #[derive(Clone, Debug)]
 pub struct Frame {
     /// An index into [`Samples::frames`], lower than its own; `None` for an outermost frame.
     pub caller: Option<u32>,
     pub location: Arc<Location>,
-    /// It is of the same machine frame as its caller, into which it was inlined.
+    /// Inlined into its caller, within the same machine frame.
     pub inlined: bool,
-    /// Of its module, where that is known; see [`crate::model::facts::tables::Named::build_id`].
+    /// Build of its module, if known; see [`crate::model::facts::tables::Named::build_id`].
     pub build_id: Option<Arc<str>>,
 }
 
@@ -53,19 +52,19 @@ pub struct Samples {
     /// The range that was read, on CLOCK_MONOTONIC.
     pub from: Ns,
     pub till: Ns,
-    /// Each is on the stack of some sample.
+    /// Each is on the stack of at least one sample.
     pub frames: Vec<Frame>,
-    /// By thread, name, stack and state.
+    /// Ordered by thread, name, stack and state.
     pub samples: Vec<Sample>,
 }
 
-/// Reads `snapshot`'s history under `settings`; idle time is always included. Frames keep their
-/// lines also under [`crate::model::projection::settings::RollUp::Function`].
+/// Reads `snapshot`'s history under `settings`; always includes idle time. Frames keep their lines
+/// even under [`crate::model::projection::settings::RollUp::Function`].
 pub fn samples(snapshot: &Snapshot, settings: &Settings) -> Samples {
     samples_of(snapshot, settings, &mut |f| snapshot.history.read(settings.range, snapshot.at, f))
 }
 
-/// The same for facts from elsewhere; `snapshot` names them.
+/// Does the same with facts from `read`; `snapshot` gives their names.
 pub(super) fn samples_of(
     snapshot: &Snapshot,
     settings: &Settings,
@@ -85,8 +84,8 @@ pub(super) fn samples_of(
         weight.cpu_ns += weights.cpu_ns;
         weight.hits += u64::from(weights.hits);
     });
-    // A wait whose names were not known when it was booked, and one that the kernel told, may be of
-    // one state.
+    // Different raw states may resolve to one state: a futex wait by its names, and a state that
+    // the kernel reported.
     let mut found: Vec<_> = found.into_iter().collect();
     found.sort_unstable_by_key(|((key, state), _)| {
         (key.thread, key.name, key.stack, *state, key.state)
@@ -101,7 +100,7 @@ pub(super) fn samples_of(
             used[shown[at].parent as usize] = true;
         }
     }
-    // Under roll-ups whose neighbours are one row, several shown frames are one.
+    // Under roll-ups that join neighbours, several shown frames become one.
     let by = settings.roll_up;
     let mut frames: Vec<Frame> = Vec::new();
     let mut rows_of: Vec<u32> = Vec::new();
@@ -130,7 +129,7 @@ pub(super) fn samples_of(
             build_id: build_id.clone(),
         });
     }
-    // A thread is one group, by its newest name.
+    // A thread is one group, with its newest name.
     let mut newest_names: FxHashMap<ThreadKey, NameId> = FxHashMap::default();
     if matches!(settings.grouping, Grouping::Thread) {
         let now = snapshot.threads.iter().map(|t| (t.thread, t.name)).collect();
@@ -161,7 +160,7 @@ pub(super) fn samples_of(
     Samples { from, till, frames, samples }
 }
 
-/// Where a fact belongs.
+/// The place of a fact.
 struct Found {
     group: u32,
     stack: StackId,

@@ -1,5 +1,5 @@
-//! Everything a user can choose about what is shown. Changing any of it re-reads history; facts
-//! never change.
+//! All choices of the user about what is shown. A change reads the history again; facts never
+//! change.
 
 mod parse;
 
@@ -28,7 +28,7 @@ impl Metric {
     }
 }
 
-/// What one row stands for.
+/// The unit that one row stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RollUp {
     #[default]
@@ -54,7 +54,7 @@ impl RollUp {
             RollUp::Module => "module",
         }
     }
-    /// What the column of names is headed.
+    /// Returns the heading of the column of names.
     pub fn heading(self) -> &'static str {
         match self {
             RollUp::Function | RollUp::Line => "FUNCTION",
@@ -63,7 +63,7 @@ impl RollUp {
             RollUp::Module => "MODULE",
         }
     }
-    /// Several of them.
+    /// Returns the word for several rows.
     pub fn plural(self) -> &'static str {
         match self {
             RollUp::Function => "functions",
@@ -73,13 +73,13 @@ impl RollUp {
             RollUp::Module => "modules",
         }
     }
-    /// Whether calls inside of one are no rows.
+    /// Returns whether calls within one unit are joined to one row.
     pub fn joins(self) -> bool {
         !matches!(self, RollUp::Function | RollUp::Line)
     }
 }
 
-/// What a thread is shown under.
+/// The grouping of threads.
 #[derive(Clone, Debug, Default)]
 pub enum Grouping {
     /// Its name after [`Settings::rename`]'s rules.
@@ -107,7 +107,7 @@ impl Grouping {
     }
 }
 
-/// A filter that can be switched off without being lost.
+/// A filter that can be switched off and keeps its value.
 #[derive(Clone, Debug)]
 pub struct Filter<T> {
     pub value: Option<T>,
@@ -124,7 +124,7 @@ impl<T> Filter<T> {
     pub fn set(value: T) -> Filter<T> {
         Filter { value: Some(value), on: true }
     }
-    /// The value, if there is one and it is switched on.
+    /// Returns the value, if there is one and it is switched on.
     pub fn active(&self) -> Option<&T> {
         self.value.as_ref().filter(|_| self.on)
     }
@@ -133,23 +133,23 @@ impl<T> Filter<T> {
 #[derive(Clone, Debug, Default)]
 pub struct Filters {
     /// Keep root .. the interesting frame nearest the leaf, plus one callee, which takes the rest
-    /// as self time; an interesting leaf keeps itself; no match keeps the root frame. Prefixes of
-    /// function, file or module.
+    /// as self time. An interesting leaf keeps itself; without a match the root frame is kept.
+    /// Prefixes of function, file or module.
     pub interesting: Filter<Vec<String>>,
-    /// Only stacks with a frame that matches.
+    /// Show only stacks with a matching frame.
     pub focus: Filter<regex::Regex>,
-    /// Not the stacks with a frame that matches.
+    /// Hide stacks with a matching frame.
     pub ignore: Filter<regex::Regex>,
-    /// Frames that match are taken out of their stacks; their self time goes to their caller.
+    /// Remove matching frames from their stacks; their self time goes to their caller.
     pub hide: Filter<regex::Regex>,
-    /// Frames of the kernel are taken out of their stacks; their self time goes to the function
-    /// that called it.
+    /// Remove kernel frames from their stacks; their self time goes to the function that called the
+    /// kernel.
     pub no_kernel: bool,
-    /// Only threads whose raw name, or group, matches.
+    /// Show only threads whose raw name or group matches.
     pub threads: Filter<regex::Regex>,
-    /// Not the threads that do not keep their program running: daemon threads, and a runtime's own.
+    /// Hide threads that do not keep their program running: daemon threads, and a runtime's own.
     pub skip_daemon: bool,
-    /// Rows below this share (percent of the shown total) are not drawn.
+    /// Minimum share of a drawn row, percent of the shown total.
     pub min_percent: Filter<f64>,
 }
 
@@ -188,8 +188,8 @@ pub struct Settings {
     pub range: Range,
     /// Show time spent waiting for work.
     pub idle: bool,
-    /// Frames whose blocked stacks wait for work, beyond the shipped list; matched on function
-    /// names.
+    /// Additional frames, beyond the built-in list, whose blocked stacks wait for work; matched on
+    /// function names.
     pub idle_at: Vec<regex::Regex>,
     pub sort: SortColumn,
     pub reverse: bool,

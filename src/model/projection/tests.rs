@@ -1,4 +1,4 @@
-//! Every rule of a projection on an example that is small enough to do by hand.
+//! Each rule of a projection, on an example small enough to compute by hand.
 
 mod filters;
 mod paths;
@@ -18,8 +18,8 @@ use crate::model::projection::settings::{Filter, Filters, Metric};
 use crate::model::vocabulary::frame::{FileId, FrameCode, RawFrame, RawName, ThreadKind};
 use crate::model::vocabulary::state::{RawState, State};
 
-/// Facts and names, made by hand. A stack is written outermost first, `main;run:7;work`: functions
-/// with a line where it matters, and `+` before what was inlined: `run:7+get:3` is one frame.
+/// Hand-made facts and names. A stack is written outermost first: `main;run:7;work`. Functions have
+/// a line where it matters. `+` precedes an inlined function: `run:7+get:3` is one frame.
 struct World {
     interner: Interner,
     session: Arc<Session>,
@@ -48,7 +48,7 @@ impl World {
         }
     }
 
-    /// `wall` ns in `state`; on a core all of it is cpu time, and each fact is one hit.
+    /// Adds a fact of `wall` ns in `state`, with one hit; on a core all of it is CPU time.
     fn fact(&mut self, thread: &str, stack: &str, state: State, wall: u64) -> &mut Weights {
         let tid =
             thread.bytes().fold(1, |hash: u32, b| hash.wrapping_mul(31).wrapping_add(b.into()));
@@ -137,13 +137,13 @@ impl World {
         })
     }
 
-    /// What is shown, one group or node per line: name, total, self; see [`drawn`].
+    /// Returns what is shown, one group or node per line: name, total, self; see [`drawn`].
     fn shows(&mut self, settings: &Settings) -> String {
         drawn(&self.project(settings), settings)
     }
 }
 
-/// A name as it is written here: `~` before that of a runtime's own thread, `^` before that of a
+/// Splits a name of these tests: `~` precedes the name of a runtime's own thread, `^` that of a
 /// daemon.
 fn of_kind(name: &str) -> (&str, ThreadKind) {
     match (name.strip_prefix('~'), name.strip_prefix('^')) {
@@ -153,8 +153,8 @@ fn of_kind(name: &str) -> (&str, ThreadKind) {
     }
 }
 
-/// `name:line` in module `app`, file `app.rs`; an inlined one in tier inlined; `*name` is code of
-/// HotSpot's.
+/// Parses `name:line` in module `app`, file `app.rs`. An inlined one has the tier inlined; `*name`
+/// is HotSpot's code.
 fn location(text: &str, inlined: bool) -> Location {
     let (function, line) =
         match text.rsplit_once(':').and_then(|(f, line)| Some((f, line.parse().ok()?))) {
@@ -179,8 +179,8 @@ fn location(text: &str, inlined: bool) -> Location {
     }
 }
 
-/// One line per group (`name total self`) and node (indented), in the order shown; a known line as
-/// `name:7`.
+/// Formats one line per group (`name total self`) and node (indented), in the order shown; with a
+/// known line as `name:7`.
 fn drawn(projection: &Projection, settings: &Settings) -> String {
     let metric = settings.metric;
     let mut out = String::new();
@@ -206,7 +206,7 @@ fn drawn(projection: &Projection, settings: &Settings) -> String {
     out
 }
 
-/// The lines of an expected [`drawn`], whatever their indentation in the source.
+/// Compares with the lines of an expected [`drawn`], ignoring their indentation in the source.
 #[track_caller]
 fn assert_shows(shown: String, expected: &str) {
     let margin = expected

@@ -1,16 +1,16 @@
-//! What is summed over stacks, and the figures that are drawn from it.
+//! Sums over stacks, and the figures derived from them.
 
 use crate::model::projection::settings::Metric;
 use crate::model::vocabulary::frame::Ns;
 use crate::model::vocabulary::state::State;
 
-/// Sums over a set of stacks. `wall_ns` and `cpu_ns` are always both there; the metric only chooses
-/// what is drawn.
+/// Sums over a set of stacks. Always has both `wall_ns` and `cpu_ns`; the metric only selects what
+/// is drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     pub wall_ns: u64,
     pub cpu_ns: u64,
-    /// Time off a core: wall minus cpu of a row's own time, at least 0, and the sum of that below
+    /// Off-CPU time: wall minus cpu of a row's own time, at least 0, plus that of the rows below
     /// it.
     pub off_ns: u64,
     pub hits: u64,
@@ -22,8 +22,8 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Adds `other`'s stacks. Commutative and associative: of two equally long waits the earlier
-    /// one is kept.
+    /// Adds `other`'s stacks. Commutative and associative: of equally long waits the earlier one is
+    /// kept.
     pub fn add(&mut self, other: &Totals) {
         self.wall_ns += other.wall_ns;
         self.cpu_ns += other.cpu_ns;
@@ -44,17 +44,17 @@ impl Totals {
         }
     }
 
-    /// Sets the time off a core of a row's own time, or of time that is not divided into rows.
+    /// Sets the off-CPU time of a row's own time, or of time that is not divided into rows.
     pub fn settle_off(&mut self) {
         self.off_ns = self.wall_ns.saturating_sub(self.cpu_ns);
     }
 
-    /// True where no time at all was booked.
+    /// Returns whether no time was booked.
     pub fn is_empty(&self) -> bool {
         self.wall_ns == 0 && self.cpu_ns == 0
     }
 
-    /// What the metric draws, ns.
+    /// Returns the metric's time, ns.
     pub fn value(&self, metric: Metric) -> u64 {
         match metric {
             Metric::Wall => self.wall_ns,
@@ -63,7 +63,8 @@ impl Totals {
         }
     }
 
-    /// The observations behind [`Totals::value`]: all, or for the metric cpu those on a core.
+    /// Returns the number of observations behind [`Totals::value`]: for the metric cpu those on a
+    /// core, else all.
     pub fn value_hits(&self, metric: Metric) -> u64 {
         match metric {
             Metric::Cpu => self.cpu_hits,
@@ -71,24 +72,24 @@ impl Totals {
         }
     }
 
-    /// This row's part of `shown` under the metric, 0..=1; 0 where nothing is shown.
+    /// Returns this row's part of `shown` under the metric, 0..=1; 0 if nothing is shown.
     pub fn share(&self, metric: Metric, shown: &Totals) -> f64 {
         ratio(self.value(metric), shown.value(metric))
     }
 
-    /// How many threads were in it on average (column THR); under the metric cpu those on a core,
-    /// under off the others.
+    /// Returns the average number of threads in it (column THR); under the metric cpu those on a
+    /// core, under off the others.
     pub fn threads(&self, metric: Metric, elapsed: Ns) -> f64 {
         ratio(self.value(metric), elapsed)
     }
 
-    /// How many cores it used on average: cpu / elapsed (column CPU).
+    /// Returns the average number of cores used: cpu / elapsed (column CPU).
     pub fn cores(&self, elapsed: Ns) -> f64 {
         ratio(self.cpu_ns, elapsed)
     }
 
-    /// The state most of the metric's time was spent in (tie: the first in display order), and that
-    /// state's part, 0..=1.
+    /// Returns the state with the largest part of the metric's time (tie: the first in display
+    /// order), and that part, 0..=1.
     pub fn main_state(&self, metric: Metric) -> Option<(State, f64)> {
         let of = |state: State| match (metric, state) {
             (Metric::Wall, _) => self.states_ns[state as usize],
@@ -185,7 +186,7 @@ mod tests {
             states,
             [Some((State::Rdy, 0.6)), Some((State::Run, 1.0)), Some((State::Rdy, 12.0 / 18.0))]
         );
-        // Waits have no CPU time, and running takes all of its own.
+        // Waits have no CPU time; running has only CPU time.
         let waits = Totals { cpu_ns: 0, ..row };
         assert_eq!(waits.main_state(Metric::Cpu), None);
         let mut runs = Totals { wall_ns: 5, cpu_ns: 5, ..Totals::default() };

@@ -1,9 +1,10 @@
-//! Builds the call trees: stacks -> nodes, one per row (function, line, class ...) on a path.
+//! Builds the call trees: converts stacks to nodes, one per row (function, line, class ...) on a
+//! path.
 //!
-//! Stacks are themselves a tree, so a stack is walked only from where the walk of another one left
-//! it. Each shown frame on the way is an [`Entry`]; entries of one row below one node share a node.
-//! Where a stack's time is attached is the filters' affair: at its innermost shown frame, or where
-//! the interesting cut ends it.
+//! Stacks themselves form a tree, so the walk of a stack starts where it leaves the stacks walked
+//! before. Each shown frame on the way is an [`Entry`]; entries of one row below one node share a
+//! node. The filters decide where a stack's time is attached: at its innermost shown frame, or at
+//! the end of the interesting cut.
 
 use rustc_hash::FxHashMap;
 
@@ -20,88 +21,88 @@ use crate::model::projection::settings::Settings;
 /// A shown frame on the stacks of one group.
 #[derive(Clone, Copy)]
 struct Entry {
-    /// Of the next shown frame further out, or [`NONE`].
+    /// Entry of the next shown frame further out, or [`NONE`].
     parent: u32,
-    /// [`NONE`] as long as no time is attached here or further in.
+    /// [`NONE`] until time is attached here or further in.
     node: u32,
     location: u32,
-    /// Its machine frame is the innermost of this stack.
+    /// The stack whose innermost frame contains this one.
     stack: StackId,
-    /// Time of the stacks through here.
+    /// Time of the stacks that include this entry.
     wall_ns: u64,
     cpu_ns: u64,
 }
 
-/// What the walk knows at a stack: of its own frames and all further out.
+/// State of the walk at a stack: the result of its own frames and all further out.
 #[derive(Clone, Copy)]
 struct Place {
-    /// Which group's walk left it.
+    /// The group's walk that wrote it.
     walk: u32,
     /// The innermost shown frame.
     deepest: u32,
-    /// Where the time of a thread with exactly this stack goes.
+    /// The entry that gets the time of this very stack.
     attach: u32,
-    /// The interesting cut: the next shown frame still belongs to it.
+    /// The interesting cut includes one more shown frame.
     one_more: bool,
-    /// The thread was stopped here, or enters a monitor: frames further in are part of that.
+    /// The thread was stopped here, or enters a monitor: frames further in belong to that.
     within: Stops,
 }
 
-/// A node with more children has them in a hash table. Fewer are found faster one by one, where
-/// they lie: a table of all is too large for the caches, and was half of the time of a projection.
-/// (The tests' trees are small, and are to reach the table.)
+/// Maximum children of a node without a hash table. Few children are found faster by a linear
+/// search: a table of all children exceeds the caches and took half of a projection's time.
+/// (Smaller in tests, whose small trees must use the table too.)
 const FEW: u32 = if cfg!(test) { 2 } else { 16 };
 
 const NOWHERE: Place =
     Place { walk: 0, deepest: NONE, attach: NONE, one_more: false, within: Stops::No };
 
-/// Memory that is used again for the next projection.
+/// Memory that is reused for the next projection.
 #[derive(Default)]
 pub(super) struct Scratch {
     /// By [`StackId`].
     places: Vec<Place>,
     walk: u32,
     entries: Vec<Entry>,
-    /// How many children each node has.
+    /// Number of children of each node.
     fans: Vec<u32>,
-    /// (node further out, or the group counted down from the top, row) -> node, where there are
-    /// more than [`FEW`].
+    /// (parent node, or the group counted down from the top; row) -> node, for more than [`FEW`]
+    /// children.
     children: FxHashMap<(u32, u32), u32>,
     stacks: Vec<StackId>,
     path: Vec<u32>,
-    /// Some node was seen at several locations.
+    /// Some nodes were seen at several locations.
     several: bool,
 }
 
 /// The trees of all groups.
 pub(super) struct Trees {
     pub nodes: Nodes,
-    /// The node each cell is attached to; [`NONE`] where no frame of it is shown.
+    /// The node to which each cell is attached; [`NONE`] if none of its frames is shown.
     pub attached: Vec<u32>,
     pub groups: Vec<TreeGroup>,
 }
 
-/// What a group's cells begin with.
+/// Describes a group before its cells are added.
 pub(super) struct Head {
     pub group: u32,
-    /// It is part of the group before it.
+    /// This is another part of the group before it.
     pub joins: bool,
-    /// The row that all of it stands below, and where that is shown; see [`Rows::row`].
+    /// The row above all of its nodes, and the location shown with it; see [`Rows::row`].
     pub inner: Option<(u32, u32)>,
 }
 
-/// A shown frame on some stacks.
+/// A shown frame of one or more stacks.
 pub(super) struct ShownFrame {
-    /// Of the next shown frame further out, or [`NONE`].
+    /// Index of the next shown frame further out, or [`NONE`].
     pub parent: u32,
     pub location: u32,
-    /// It is of the same machine frame as the next further out, into which it was inlined.
+    /// Inlined into the next shown frame further out, within the same machine frame.
     pub inlined: bool,
     /// Its machine frame.
     pub frame: FrameId,
 }
 
-/// The cells of one group, as one tree.
+/// The cells of one group as a tree.
 pub(super) struct TreeGroup {
     pub total: Totals,
     pub own: Totals,
@@ -124,8 +125,7 @@ pub(super) struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// `order` is the indexes of the cells that are shown, those of one group next to each other
-    /// and as in `heads`.
+    /// Builds the trees. `order`: indexes of the shown cells, grouped in the order of `heads`.
     pub(super) fn build(mut self, cells: &[Cell], order: &[u32], heads: &[Head]) -> Trees {
         self.scratch.clear(self.tables.stack_count());
         let mut groups: Vec<TreeGroup> = Vec::new();
@@ -186,8 +186,8 @@ impl Builder<'_> {
         Trees { nodes, attached, groups }
     }
 
-    /// The shown frames of these stacks, callers first, and for each stack the one its time is
-    /// attached to; [`NONE`] where no frame of it is shown.
+    /// Returns the shown frames of these stacks, callers first, and for each stack the frame that
+    /// gets its time; [`NONE`] if none of its frames is shown.
     pub(super) fn frames(
         mut self,
         stacks: impl Iterator<Item = StackId>,
@@ -232,7 +232,7 @@ impl Builder<'_> {
                 }
                 if verdict.stops == Stops::Here {
                     place.within = Stops::Here;
-                    // What led here is not shown.
+                    // Removes the frames that lead to the stop.
                     let mut caller = place.deepest;
                     while caller != NONE
                         && matches!(
@@ -283,7 +283,7 @@ impl Builder<'_> {
         place
     }
 
-    /// The node of an entry, made where it is missing, as all further out are; the outermost below
+    /// Returns the node of an entry. Creates it and its missing callers; the outermost is below
     /// `above`.
     fn node_of(
         &mut self,
@@ -309,7 +309,7 @@ impl Builder<'_> {
         while let Some(entry) = scratch.path.pop() {
             let by = self.settings.roll_up;
             let (row, place) = self.rows.row(scratch.entries[entry as usize].location, by);
-            // Neighbours that belong together are one row.
+            // Consecutive frames of one unit share a row.
             if !(by.joins() && node != NONE && nodes.rows[node as usize] == row) {
                 node = scratch.child(node, row, place, group, nodes, tree);
             }
@@ -320,7 +320,7 @@ impl Builder<'_> {
 }
 
 impl Scratch {
-    /// The node of a row below `node`, or below the group; made where it is missing.
+    /// Returns the node of a row below `node`, or below the group; creates it if missing.
     fn child(
         &mut self,
         node: u32,
@@ -330,7 +330,8 @@ impl Scratch {
         nodes: &mut Nodes,
         tree: &mut TreeGroup,
     ) -> u32 {
-        // Nodes count up from 0 and groups down from the top; memory ends long before they meet.
+        // Nodes count up from 0 and groups down from the top; memory would run out before they
+        // meet.
         let above = if node == NONE { NONE - group } else { node };
         let (first, fan) = match node {
             NONE => (tree.first_root, &mut tree.roots),
@@ -365,7 +366,7 @@ impl Scratch {
         self.several = false;
     }
 
-    /// What an earlier group's walk left is not this group's.
+    /// Starts a new walk, which ignores the results of earlier groups.
     fn next_walk(&mut self) {
         if self.walk == u32::MAX {
             self.places.fill(NOWHERE);
@@ -374,10 +375,10 @@ impl Scratch {
         self.walk += 1;
     }
 
-    /// Which locations the nodes with several were seen at; the same may come several times.
+    /// Returns the times at each location of nodes with several; a location may occur repeatedly.
     fn seen_at_several(&mut self, nodes: &Nodes) -> Vec<At> {
-        // From what is attached to what is on the path. Entries further out come first: one pass
-        // backward.
+        // Sums the attached time over each path. Outer entries come first, so one backward pass
+        // suffices.
         for index in (0..self.entries.len()).rev() {
             let Entry { parent, wall_ns, cpu_ns, .. } = self.entries[index];
             if parent != NONE {

@@ -1,15 +1,14 @@
-//! What a frame is rolled up to: the class, package or module that it belongs to.
+//! Rolls frames up to the class, package or module that they belong to.
 //!
 //! | | class | package | module |
 //! |---|---|---|---|
-//! | Java | the class, inner classes apart; not what was generated for one of its lambdas | its package | `[java]` |
+//! | Java | the class, with inner classes separate; without classes generated for its lambdas | its package | `[java]` |
 //! | C++, Rust | the type or namespace that owns the function, else the module | the outermost namespace, the crate; else the module | the shared object |
-//! | made at run time | the file, else the module | the module | the module |
+//! | JIT code | the file, else the module | the module | the module |
 //! | kernel | the module | the module | the module |
 //!
-//! Java's modules are not shared objects, and are not read; as modules count those of the machine,
-//! and how much of the time goes to Java code, to the virtual machine and to the C library is what
-//! is asked then.
+//! Modules are shared objects; Java's own modules are not read. So under `module` all Java code is
+//! one row, beside the virtual machine and the C library.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,13 +17,12 @@ use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::projection::settings::RollUp;
 use crate::model::vocabulary::qualified::owner;
 
-/// All code of Java methods, by module.
+/// The module of all Java methods.
 const JAVA: &str = "[java]";
-/// The package of classes that have none.
+/// The package of classes without one.
 const NO_PACKAGE: &str = "(no package)";
 
-/// What stands behind the name of a class in that of one that was generated for it while the
-/// program ran.
+/// What follows a class's name in the names of classes generated for it at run time.
 const GENERATED: &[&str] = &[
     "$$Lambda",
     "$$StringConcat",
@@ -38,8 +36,7 @@ const GENERATED: &[&str] = &[
     "_$$_",
 ];
 
-/// The row of a location, where it is not a function or line; `None` for what stays a row of its
-/// own.
+/// Returns the row of a location under a roll-up; `None` if the location is a row of its own.
 pub(super) fn unit(location: &Location, by: RollUp) -> Option<Location> {
     let module: &str = &location.module;
     let owner: Cow<'_, str> = match (by, location.kind) {
@@ -62,10 +59,11 @@ pub(super) fn unit(location: &Location, by: RollUp) -> Option<Location> {
         }
     };
     let (name, module): (Arc<str>, Arc<str>) = match (&*owner, module) {
-        // What has no owner is part of its module, or of nothing while its place is unknown.
+        // Code without an owner belongs to its module; with an unknown module it is a row of its
+        // own.
         ("", "") => (location.function.clone(), "".into()),
         ("", module) => (base(module).into(), location.module.clone()),
-        // The same wherever it was compiled.
+        // The same row in every module.
         (owner, _) => (owner.into(), "".into()),
     };
     Some(Location {
@@ -78,7 +76,7 @@ pub(super) fn unit(location: &Location, by: RollUp) -> Option<Location> {
     })
 }
 
-/// Whether a frame's time is part of a row that is called so.
+/// Returns whether a frame's time is part of this row.
 pub fn is_of(row: &Location, location: &Location, by: RollUp) -> bool {
     let is = |location: &Location| {
         (&row.function, &row.module, row.kind)
@@ -87,7 +85,7 @@ pub fn is_of(row: &Location, location: &Location, by: RollUp) -> bool {
     unit(location, by).map_or_else(|| is(location), |unit| is(&unit))
 }
 
-/// A frame's module is its class.
+/// Returns the class, which is the frame's module.
 fn class(location: &Location) -> &str {
     let class = match &*location.module {
         "" => location.function.rsplit_once('.').map_or("", |(class, _)| class),
@@ -96,7 +94,7 @@ fn class(location: &Location) -> &str {
     GENERATED.iter().fold(class, |class, mark| class.split_once(mark).map_or(class, |(of, _)| of))
 }
 
-/// The outermost namespace, or the crate. A class outside of all namespaces is in none.
+/// Returns the outermost namespace, or the crate. Empty for a class outside of all namespaces.
 fn namespace<'a>(owner: &[&'a str]) -> &'a str {
     match *owner {
         [] => "",
@@ -106,7 +104,7 @@ fn namespace<'a>(owner: &[&'a str]) -> &'a str {
     }
 }
 
-/// The last part of a path.
+/// Returns the last part of a path.
 fn base(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }

@@ -1,10 +1,10 @@
-//! Profiles -> another profile.
+//! Transforms profiles into other profiles.
 //!
-//! Knows nothing of files and of where profiles come from.
+//! Independent of files and of the origin of profiles.
 //!
 //! ```text
 //! merge    several profiles -> one
-//! diff     two projections -> what changed, and what of it is more than sampling makes
+//! diff     two projections -> their differences, and which of them exceed sampling error
 //! redact   a snapshot without names
 //! ```
 

@@ -1,4 +1,4 @@
-//! The messages of a profile.proto, as far as they are sound.
+//! Parses the messages of a profile.proto and skips malformed ones.
 
 use std::collections::HashMap;
 
@@ -7,9 +7,9 @@ use prost::Message;
 use crate::formats::pprof::proto::{Function, Location, Mapping, ValueType};
 use crate::model::vocabulary::text::{NAME_CAP, clean_bytes};
 
-/// Bytes of one message: a stack of 8,000 frames has some 40,000.
+/// Maximum size of one message, bytes: a stack of 8,000 frames has some 40,000.
 const MESSAGE_MAX: usize = 1 << 20;
-/// How many there may be of each; more are not read.
+/// Maximum messages of each kind; the rest are not read.
 const SAMPLES_MAX: usize = 4_000_000;
 const PLACES_MAX: usize = 1_000_000;
 const STRINGS_MAX: usize = 4_000_000;
@@ -29,11 +29,11 @@ pub struct File<'a> {
     pub period_type: ValueType,
     pub period: i64,
     pub default_type: i64,
-    /// Messages that are not sound, or too many.
+    /// Messages that are malformed, or beyond the maximum.
     pub unread: u64,
 }
 
-/// A field as it is on the wire.
+/// A field in wire format.
 enum Field<'a> {
     Number(u64),
     Bytes(&'a [u8]),
@@ -41,14 +41,14 @@ enum Field<'a> {
 }
 
 impl<'a> File<'a> {
-    /// `None`: this is no profile.proto.
+    /// Parses a file. `None` if it is no profile.proto.
     pub fn read(mut bytes: &'a [u8]) -> Option<File<'a>> {
         let mut file = File::default();
         while !bytes.is_empty() {
             let (number, field) = field(&mut bytes)?;
             file.take(number, field);
         }
-        // The first string of all is empty; without types of samples there is nothing to show.
+        // The first string is always empty; without sample types there is nothing to show.
         let empty_first = file.strings.first().is_some_and(|first| first.is_empty());
         (empty_first && !file.types.is_empty()).then_some(file)
     }
@@ -99,14 +99,14 @@ impl<'a> File<'a> {
         Some(())
     }
 
-    /// Clean; empty where there is none.
+    /// Returns a cleaned string; empty if there is none at this index.
     pub fn text(&self, index: i64) -> String {
         let bytes = usize::try_from(index).ok().and_then(|index| self.strings.get(index));
         bytes.map_or(String::new(), |bytes| clean_bytes(bytes, NAME_CAP))
     }
 }
 
-/// Takes a field from the front. `None`: this is no message.
+/// Parses a field at the front. `None` if this is no message.
 fn field<'a>(bytes: &mut &'a [u8]) -> Option<(u64, Field<'a>)> {
     let key = varint(bytes)?;
     let field = match key & 7 {

@@ -1,4 +1,4 @@
-//! Locations of a profile.proto -> frames: what they are called, and what kind of code they are.
+//! Converts locations of a profile.proto to frames, with names and kinds of code.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub struct Places<'a> {
     file: &'a File<'a>,
     strings: HashMap<i64, Arc<str>>,
     frames: HashMap<u64, RawFrame>,
-    /// Frames that samples name and that are not there.
+    /// Number of frames that samples refer to and the file lacks.
     pub missing: u64,
 }
 
@@ -43,7 +43,7 @@ impl<'a> Places<'a> {
         self.strings.entry(index).or_insert_with(|| self.file.text(index).into()).clone()
     }
 
-    /// The function, then what is inlined into it.
+    /// Returns the function, then the functions inlined into it.
     fn locations(&mut self, at: &At) -> Vec<Location> {
         let file = self.file;
         let mapping = file.mappings.get(&at.mapping_id);
@@ -83,7 +83,7 @@ pub(super) fn kind(module: &str, name: &str, source: &str) -> FrameKind {
         "" if is_marker(name) => FrameKind::Marker,
         "[perf map]" | "[runtime]" => FrameKind::Jit,
         module if is_kernel(module) => FrameKind::Kernel,
-        // Code that is compiled from its source while it runs.
+        // Code that a runtime compiles from source as it runs.
         module if !module.is_empty() && module == source => FrameKind::Jit,
         _ if source.ends_with(".java") => FrameKind::Java,
         _ if source.ends_with(".py") => FrameKind::Python,
@@ -91,7 +91,8 @@ pub(super) fn kind(module: &str, name: &str, source: &str) -> FrameKind {
     }
 }
 
-/// The kernel, or a module of it: perf calls those `[kernel.kallsyms]` and `[nf_tables]`.
+/// Returns whether the mapping is the kernel or one of its modules: perf calls those
+/// `[kernel.kallsyms]` and `[nf_tables]`.
 fn is_kernel(mapping: &str) -> bool {
     if mapping.starts_with("[kernel")
         || mapping.starts_with("[guest.kernel")
@@ -108,7 +109,7 @@ fn is_kernel(mapping: &str) -> bool {
     })
 }
 
-/// Code without a name goes by its place.
+/// Names code without a symbol by its address.
 fn unnamed(at: &At, mapping: Option<&Mapping>, module: &str) -> Arc<str> {
     let start = mapping.map_or(0, |mapping| mapping.memory_start.wrapping_sub(mapping.file_offset));
     let base = module.rsplit('/').next().unwrap_or("");

@@ -1,12 +1,12 @@
-//! profile.proto, of sampletop, Go, async-profiler, py-spy, Parca and others. Of its sample types
-//! those in units of time are shown, as wall or CPU time.
+//! Imports profile.proto of sampletop, Go, async-profiler, py-spy, Parca and others. Shows sample
+//! types in units of time, as wall or CPU time.
 
 mod file;
 mod frames;
 
 use prost::Message;
 
-use super::build::{About, Builder, Who};
+use super::build::{About, Builder, Owner};
 use crate::formats::pprof::proto::{Label, Sample, ValueType};
 use crate::formats::pprof::{KIND, PID, STATE, THREAD, TID};
 use crate::formats::saved::Opened;
@@ -18,24 +18,24 @@ use crate::model::vocabulary::text::clean;
 use file::File;
 use frames::Places;
 
-/// `None`: this is no profile.proto.
+/// Reads a profile. `None` if it is no profile.proto.
 pub fn read(bytes: &[u8]) -> Option<Result<Opened, String>> {
     let file = File::read(bytes)?;
     Some(Shown::of(&file).and_then(|shown| build(&file, &shown)))
 }
 
-/// One of a sample's values, and what it is worth in ns.
+/// One of a sample's values, and the ns that one unit of it stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Time {
     nth: usize,
     ns: u64,
 }
 
-/// What is shown of a sample's values.
+/// The values of a sample that are shown.
 struct Shown {
     wall: Option<Time>,
     cpu: Option<Time>,
-    /// Observations.
+    /// Number of observations.
     hits: Option<usize>,
     /// Sampling interval, ns; 0 if unknown.
     interval_ns: u64,
@@ -44,7 +44,7 @@ struct Shown {
 }
 
 impl Shown {
-    /// An error is one sentence: there is no time in it.
+    /// Chooses the values to show. The error, one sentence: no value is a time.
     fn of(file: &File<'_>) -> Result<Shown, String> {
         let name = |value: &ValueType| clean(&file.text(value.r#type), 40).into_owned();
         let unit = |value: &ValueType| clean(&file.text(value.unit), 40).into_owned();
@@ -58,7 +58,7 @@ impl Shown {
             |name: &str| name.to_ascii_lowercase().contains("cpu") && !name.starts_with("off");
         let is_wall = |name: &str| name.to_ascii_lowercase().contains("wall");
         let cpu = find(&is_cpu);
-        // Also the time that threads waited, by Go's profiles of locks.
+        // Includes the time that threads waited, in Go's profiles of locks.
         let wall = find(&is_wall).or_else(|| if cpu.is_some() { None } else { find(&|_| true) });
         let counts = || (0..names.len()).filter(|nth| names[*nth].1 == "count");
         let hits =
@@ -95,7 +95,7 @@ impl Shown {
         }
     }
 
-    /// What a sample's values come to; `None` where they are fewer than they should be, or below 0.
+    /// Converts a sample's values. `None` if some are missing or negative.
     fn weights(&self, values: &[i64]) -> Option<Weights> {
         let value = |nth: usize| values.get(nth).and_then(|value| u64::try_from(*value).ok());
         let time = |time: Option<Time>| match time {
@@ -103,7 +103,7 @@ impl Shown {
             None => Some(0),
         };
         let cpu_ns = time(self.cpu)?;
-        // Time on a core is time, too.
+        // CPU time counts as wall time too.
         let wall_ns = if self.wall.is_some() { time(self.wall)? } else { cpu_ns };
         let hits = match (self.hits, self.interval_ns) {
             (Some(nth), _) => value(nth)?,
@@ -116,7 +116,7 @@ impl Shown {
     }
 }
 
-/// What one of the unit is, ns; `None` of what is no time.
+/// Returns the ns in one `unit`; `None` if it is no unit of time.
 fn ns(unit: &str) -> Option<u64> {
     match unit.to_ascii_lowercase().as_str() {
         "nanoseconds" | "nanosecond" | "ns" => Some(1),
@@ -144,13 +144,13 @@ fn build(file: &File<'_>, shown: &Shown) -> Result<Opened, String> {
         stack.clear();
         stack.extend(sample.location_id.iter().filter_map(|id| places.frame(*id, &mut builder)));
         let said = Said::of(file, &sample.label);
-        let who =
-            Who { pid: said.pid, tid: said.tid, name: said.thread.as_deref(), kind: said.kind };
+        let owner =
+            Owner { pid: said.pid, tid: said.tid, name: said.thread.as_deref(), kind: said.kind };
         let state = said.state.or((weights.cpu_ns > 0).then_some(State::Run));
         states_told |= state.is_some();
         let state = state.unwrap_or(State::Wait);
         builder
-            .add(who, &mut stack, state, weights)
+            .add(owner, &mut stack, state, weights)
             .ok_or("the times of this profile are too large to be added up")?;
     }
     let mut lost = Vec::new();
@@ -183,7 +183,7 @@ fn build(file: &File<'_>, shown: &Shown) -> Result<Opened, String> {
     }))
 }
 
-/// What labels say of who spent the time, and how.
+/// A sample's thread and state, as its labels give them.
 #[derive(Default)]
 struct Said {
     pid: u32,
@@ -194,7 +194,7 @@ struct Said {
 }
 
 impl Said {
-    /// By sampletop's own keys, and by those of others.
+    /// Reads sampletop's own label keys, and those of other tools.
     fn of(file: &File<'_>, labels: &[Label]) -> Said {
         let mut said = Said::default();
         for label in labels.iter().take(64) {

@@ -4,8 +4,7 @@ use crate::formats::pprof::proto::{Function, Line, Location as At, Mapping, Prof
 use crate::model::facts::tables::FrameKind;
 use crate::model::projection::{Projection, project};
 
-/// A profile with one function, `f`, and these types and values; strings that are not there are
-/// added.
+/// Returns a profile with one function, `f`, and these types and values. Adds missing strings.
 fn profile(
     types: &[(&str, &str)],
     period: Option<(&str, &str, i64)>,
@@ -59,7 +58,7 @@ fn types_in_units_of_time_are_wall_or_cpu_time() {
         ),
         (&[("contentions", "count"), ("delay", "nanoseconds")], None, &[4, 90], (90, 0, 4)),
         (&[("off-cpu", "seconds")], None, &[2], (2_000_000_000, 0, 1)),
-        // Only how often, and what that is worth.
+        // Only a count of samples: the period gives each one's time.
         (&[count], ten_ms, &[3], (30_000_000, 30_000_000, 3)),
         (&[count], Some(("wall", "ms", 10)), &[3], (30_000_000, 0, 3)),
         (&[("cpu", "nanoseconds")], ten_ms, &[50_000_000], (50_000_000, 50_000_000, 5)),
@@ -103,7 +102,7 @@ fn without_time_there_is_one_sentence() {
 fn what_is_unsound_is_left_out_and_counted() {
     let types = [("cpu", "nanoseconds")];
     let mut profile = profile(&types, None, &[&[5], &[-5], &[], &[6]]);
-    // One has a place that is missing.
+    // One of its locations is missing.
     profile.sample[3].location_id = vec![7, 8, 9];
     let one = opened(&profile);
     assert_eq!(shown(&one).total.cpu_ns, 11);
@@ -112,7 +111,7 @@ fn what_is_unsound_is_left_out_and_counted() {
         lost,
         "2 parts of the file are no sound samples, functions or places; 2 frames are missing in it"
     );
-    // Sums that do not fit.
+    // Sums that overflow.
     profile.sample.iter_mut().for_each(|sample| sample.value = vec![i64::MAX]);
     let sentence = read(&profile.encode_to_vec()).expect("a profile").expect_err("too large");
     assert!(sentence.contains("too large"), "{sentence}");
@@ -251,7 +250,7 @@ fn other_bytes_are_no_profile() {
     ] {
         assert!(read(bytes).is_none(), "{bytes:?}");
     }
-    // Packed and cut, it is one of which something is missing.
+    // A truncated gzip file opens, with a notice that data are missing.
     use std::io::Write;
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     packed.write_all(&profile).expect("memory takes it");

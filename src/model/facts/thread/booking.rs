@@ -1,9 +1,9 @@
-//! Books the time between two readings of a thread's counters onto what it was seen in.
+//! Books the time between two readings of a thread's counters to its observed stacks.
 
 use super::*;
 
 impl Thread {
-    /// The span since the last observation goes to this one.
+    /// Adds the span since the last observation, with this one's stack.
     pub(super) fn piece(&mut self, till: Ns, stack: StackId, state: RawState, wait: Option<Ns>) {
         if self.booked < till {
             self.pieces.push(Piece {
@@ -18,7 +18,8 @@ impl Thread {
         }
     }
 
-    /// A reading of the counters: the time since the last one gets its run delay and its CPU time.
+    /// Processes a reading of the counters: the time since the last one gets its run delay and CPU
+    /// time.
     pub(super) fn settle(
         &mut self,
         counters: Counters,
@@ -27,12 +28,12 @@ impl Thread {
         buckets: &mut Buckets,
     ) {
         let Some(before) = self.counters.replace(counters) else {
-            // The first reading: CPU time before it goes by the process's clock.
+            // The first reading: the process's clock counts the CPU time before it.
             self.outcome.unweighed.append(&mut self.samples);
             return self.book_pieces(0, buckets);
         };
-        // Counters that went back are another thread's (an exec by one that is not the leader): a
-        // new start.
+        // Smaller counters are another thread's (after an exec by a thread that is not the leader):
+        // starts anew.
         let back = counters.run_ns < before.run_ns || counters.delay_ns < before.delay_ns;
         let ran = if back { 0 } else { counters.run_ns - before.run_ns };
         self.delay += if back { 0 } else { counters.delay_ns - before.delay_ns };
@@ -47,8 +48,8 @@ impl Thread {
         self.share(rules, buckets);
     }
 
-    /// Books the pieces; `delay` of them is run delay, of the on-CPU ones first. The rest of it
-    /// stays for the span after them.
+    /// Books the pieces. `delay` of their time is run delay, assigned to on-CPU pieces first. The
+    /// rest of the delay is kept for the next span.
     pub(super) fn book_pieces(&mut self, delay: Ns, buckets: &mut Buckets) {
         let length = |run: bool| -> Ns {
             self.pieces.iter().filter(|p| (p.state == RUN) == run).map(|p| p.till - p.from).sum()
@@ -74,9 +75,9 @@ impl Thread {
         }
     }
 
-    /// Where kernel time is not visible: more CPU time without samples than chance and lagging
-    /// counters explain was spent in the kernel. So was the wall time since the last observation,
-    /// if the thread was seen running only.
+    /// Handles kernel time that is not visible. CPU time without samples was spent in the kernel,
+    /// as far as chance and lagging counters do not explain it. So was the wall time since the last
+    /// observation, if the thread was only observed running.
     pub(super) fn in_kernel(
         &mut self,
         at: Ns,
@@ -98,12 +99,12 @@ impl Thread {
         self.carried.iter().map(|(_, cpu)| cpu).sum()
     }
 
-    /// Shares the CPU time that was counted equally among the samples that were taken since. Where
-    /// kernel time is not visible, a sample stands for no more than one interval: what is more was
-    /// in the kernel.
+    /// Shares the counted CPU time equally among the samples since the last reading. Where kernel
+    /// time is not visible, a sample gets at most one interval; the rest was in the kernel.
     pub(super) fn share(&mut self, rules: &Rules, buckets: &mut Buckets) {
         let all = self.carried();
-        // Samples, and a counter that did not move: it lags, and the next reading has their time.
+        // If there are samples but the counter did not move, it lags: the next reading includes
+        // their time.
         if self.samples.is_empty() || all == 0 {
             return;
         }
@@ -144,8 +145,8 @@ impl Thread {
         }
     }
 
-    /// Books CPU time that was carried since `before` or longer to samples whose counters came
-    /// early; the rest is [`Outcome::unsampled`], or in the kernel where that is not visible.
+    /// Assigns CPU time that was counted at or before `before`. Queued samples get it first. The
+    /// rest becomes [`Outcome::unsampled`], or kernel time where that is not visible.
     pub(super) fn expire(&mut self, before: Ns, rules: &Rules, buckets: &mut Buckets) {
         if self.carried.front().is_none_or(|(at, _)| *at > before) {
             return;

@@ -1,4 +1,4 @@
-//! Which samples time is given to, in which parts, and what is taken back of it.
+//! Which samples lend their stacks, in which parts, and what is taken back.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::model::facts::recorder::Limits;
 use crate::model::vocabulary::frame::{FileId, FrameCode, RawFrame, RawName};
 
 const MS: Ns = 1_000_000;
-/// CPU time that a sample stands for, everywhere here.
+/// CPU time that a sample stands for, in all these tests.
 const PERIOD: Ns = 10 * MS;
 const START: Ns = 1_000 * SECOND;
 const MARKER: StackId = StackId(99);
@@ -31,7 +31,7 @@ fn weighed(at: Ns, stack: u32, cpu: Ns) -> Weighed {
     Weighed { at, name: NAME, stack: StackId(stack), cpu, renamed: false }
 }
 
-/// Samples of `(thread, stack, CPU time got)`, all taken at `at`.
+/// Adds samples of `(thread, stack, CPU time got)`, all taken at `at`.
 fn add(donors: &mut Donors, at: Ns, samples: &[(u32, u32, Ns)]) {
     for (tid, stack, cpu) in samples {
         donors.add(kind(), thread(*tid), &weighed(at, *stack, *cpu), PERIOD);
@@ -44,7 +44,7 @@ fn donors(samples: &[(u32, u32, Ns)]) -> Donors {
     donors
 }
 
-/// How often each stack is drawn for thread `tid`.
+/// Counts how often each stack is drawn for thread `tid`.
 fn drawn(donors: &mut Donors, tid: u32, at: Ns, parts: u64) -> BTreeMap<u32, u64> {
     let mut counts = BTreeMap::new();
     for (stack, _) in donors.stacks(kind(), thread(tid), NAME, at, parts) {
@@ -65,7 +65,7 @@ fn key(tid: u32, stack: StackId) -> FactKey {
     FactKey { thread: thread(tid), name: NAME, stack, state: RUN }
 }
 
-/// What was booked: by stack and state.
+/// Returns the booked weights by stack and state.
 fn booked(buckets: &mut Buckets) -> BTreeMap<(u32, RawState), Weights> {
     let mut sums: BTreeMap<_, Weights> = BTreeMap::new();
     let at = START + 100 * SECOND;
@@ -79,7 +79,8 @@ fn cpu_of(buckets: &mut Buckets, stack: u32) -> Ns {
     booked(buckets).get(&(stack, RUN)).map_or(0, |weights| weights.cpu_ns)
 }
 
-/// Of 1,200 draws by the golden ratio's multiples no share is off by more than a few.
+/// Checks shares to a few draws: in 1,200 draws by multiples of the golden ratio none is off by
+/// more.
 #[track_caller]
 fn assert_about(counts: &BTreeMap<u32, u64>, expected: &[(u32, u64)]) {
     assert_eq!(
@@ -116,11 +117,11 @@ fn samples_of_more_than_a_minute_ago_say_nothing() {
     let mut donors = donors(&[(1, 20, MS)]);
     assert_eq!(drawn(&mut donors, 1, START + OLDEST, 1), [(20, 1)].into());
     assert_eq!(drawn(&mut donors, 1, START + OLDEST + 1, 1), [].into());
-    // Nor do they keep younger ones of others from it.
+    // They do not displace younger samples of other threads either.
     add(&mut donors, START + SECOND, &[(2, 21, MS)]);
     assert_eq!(drawn(&mut donors, 1, START + OLDEST, 9), [(20, 9)].into());
     assert_eq!(drawn(&mut donors, 1, START + OLDEST + 1, 9), [(21, 9)].into());
-    // What an old one lacked does not count: the younger ones are all alike then.
+    // An old sample's shortfall does not count, so the younger ones have equal weights.
     let mut mixed = self::donors(&[(1, 20, MS)]);
     add(&mut mixed, START + SECOND, &[(2, 21, PERIOD), (3, 22, PERIOD)]);
     assert_eq!(drawn(&mut mixed, 4, START + OLDEST, 9), [(20, 9)].into());
@@ -148,7 +149,7 @@ fn of_too_many_kinds_the_one_sampled_longest_ago_goes() {
     let mut donors = Donors::default();
     let kind = |nth: u64| Kind::of(thread(1), nth + 1);
     let kinds = KINDS as u64;
-    // The first one is sampled again at last, and the second one is the oldest then.
+    // The first kind is sampled again last, so the second one is then the oldest.
     for (at, nth) in (START..).zip((0..kinds).chain([0, kinds])) {
         donors.add(kind(nth), thread(1), &weighed(at, 1, 0), PERIOD);
     }
@@ -238,13 +239,13 @@ fn wall_time_without_a_sample_is_cut_end_to_end_and_waits_for_a_core_as_long_as_
             (sum(State::Rdy).sum::<Ns>(), sum(State::Run).sum::<Ns>()),
             (expected, 400 * MS - expected)
         );
-        // 400 ms are four parts of ten periods: no sample has more than three of them.
+        // 400 ms are four parts of ten periods: each sample gets at most three of them.
         for stack in [20, 21] {
             let wall: Ns =
                 sums.iter().filter(|((of, _), _)| *of == stack).map(|(_, w)| w.wall_ns).sum();
             assert!((100 * MS..=300 * MS).contains(&wall), "{sums:?}");
         }
-        // Each second has what was spent in it.
+        // Each second contains the time spent in it.
         let (mut first, range) = (0, Range::Rolling(1));
         let at = START + 2 * SECOND;
         buckets.history(at).read(range, START + 1, &mut |_, weights| first += weights.wall_ns);
@@ -283,7 +284,7 @@ fn wall_time_goes_to_what_was_sampled_around_its_end() {
     );
 }
 
-/// By thread and stack, ms.
+/// Returns CPU time by thread and stack, ms.
 fn cpu_by_thread(buckets: &mut Buckets) -> Vec<(u32, u32, Ns)> {
     let mut sums: BTreeMap<_, Ns> = BTreeMap::new();
     let at = START + 100 * SECOND;
@@ -302,10 +303,10 @@ fn the_clock_s_time_goes_to_the_samples_that_wait_then_to_stacks_like_theirs() {
         orphans.share(ms * MS, START + MS, key(0, MARKER), &mut donors, PERIOD, &mut buckets)
     };
     share(10);
-    // Those have theirs.
+    // Then the queued samples get theirs.
     share(4);
     assert_eq!(cpu_by_thread(&mut buckets), [(0, 20, 4), (5, 20, 5), (6, 20, 5)]);
-    // Without any sample it has no stack.
+    // Without any sample the time has no stack.
     let mut buckets = self::buckets();
     Orphans::default().share(
         7 * MS,
@@ -318,7 +319,7 @@ fn the_clock_s_time_goes_to_the_samples_that_wait_then_to_stacks_like_theirs() {
     assert_eq!(cpu_by_thread(&mut buckets), [(0, MARKER.0, 7)]);
 }
 
-/// Bookings of 3, 4 and 5 ms, a ms apart; the second and the third to one stack.
+/// Books 3, 4 and 5 ms, at intervals of a ms; the second and the third to one stack.
 fn orphans(buckets: &mut Buckets) -> Orphans {
     let mut orphans = Orphans::default();
     for (nth, stack, ms) in [(1, 20, 3), (2, 21, 4), (3, 21, 5)] {
@@ -413,8 +414,7 @@ fn after_a_restart_young_samples_and_those_that_wait_have_their_new_ids() {
 }
 
 proptest! {
-    /// Whatever samples there are, all of the time is booked, and to stacks of the same kind or the
-    /// marker.
+    /// For any samples, all time is booked, to stacks of the same kind or to the marker.
     #[test]
     fn all_time_is_booked(
         samples in prop::collection::vec((0u32..4, 20u32..24, 0..2 * PERIOD), 0..12),
@@ -438,7 +438,7 @@ proptest! {
         }
     }
 
-    /// What is taken back was shared, and no more of it is left than the difference.
+    /// Only shared time is taken back, and the rest is what remains booked.
     #[test]
     fn no_more_is_taken_back_than_was_shared(
         shared in prop::collection::vec((20u32..23, 0..PERIOD), 0..8),

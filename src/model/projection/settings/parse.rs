@@ -1,17 +1,16 @@
-//! Settings from typed text. What is wrong is said in one sentence that names what was
-//! typed.
+//! Parses settings from typed text. An error is one sentence that quotes the text.
 
 use regex::{Regex, RegexBuilder};
 
 use super::{Grouping, Rename};
 use crate::model::vocabulary::text::clean;
 
-/// Bytes one compiled pattern may take.
+/// Maximum memory of one compiled pattern, bytes.
 const SIZE: usize = 1 << 20;
-/// The longest pattern, bytes.
+/// Maximum length of a pattern, bytes.
 const LENGTH: usize = 4096;
 
-/// Compiles a pattern, bounded in size.
+/// Compiles a pattern, with limits on length and memory.
 pub fn pattern(text: &str) -> Result<Regex, String> {
     if text.len() > LENGTH {
         return Err(format!(
@@ -33,7 +32,8 @@ pub fn pattern(text: &str) -> Result<Regex, String> {
     })
 }
 
-/// The library draws the pattern over several lines and ends with what is wrong.
+/// Returns the error without the pattern: the library prints it over several lines, and the reason
+/// last.
 fn reason(error: &str) -> &str {
     let last = error.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it does not parse");
     last.trim().trim_start_matches("error: ")
@@ -44,7 +44,7 @@ fn shown(text: &str) -> String {
 }
 
 impl Grouping {
-    /// `rules`, `name`, `thread`, `process`, `none` or `frame:REGEX`.
+    /// Parses `rules`, `name`, `thread`, `process`, `none` or `frame:REGEX`.
     pub fn parse(text: &str) -> Result<Grouping, String> {
         Ok(match text {
             "rules" => Grouping::Rules,
@@ -69,9 +69,9 @@ impl Grouping {
 }
 
 impl Rename {
-    /// `s/REGEX/TEXT/`, with any other ASCII punctuation but `\` in place of `/`. Behind a `\` the
-    /// separator stands for itself. `$1` and `${name}` in TEXT are what the groups of REGEX
-    /// matched, `$$` is a dollar sign.
+    /// Parses `s/REGEX/TEXT/`, with any other ASCII punctuation but `\` instead of `/`. After a `\`
+    /// the separator is an ordinary character. In TEXT `$1` and `${name}` insert what groups of
+    /// REGEX matched, and `$$` a dollar sign.
     pub fn parse(text: &str) -> Result<Rename, String> {
         let wrong = |why: &str| format!("`{}` {why}: write s/REGEX/TEXT/", shown(text));
         let Some(rest) = text.strip_prefix('s') else { return Err(wrong("does not begin with s")) };
@@ -80,8 +80,8 @@ impl Rename {
             _ => return Err(wrong("has no separator behind its s")),
         };
         let rest = &rest[1..];
-        // In the pattern an escaped separator is that character and no operator: `s|a\|b|x|` is
-        // about `a|b`.
+        // In the pattern an escaped separator is that character, not an operator: `s|a\|b|x|`
+        // matches `a|b`.
         let Some((regex, rest)) = part(rest, separator, &regex::escape(&separator.to_string()))
         else {
             return Err(wrong("has no second separator"));
@@ -92,7 +92,7 @@ impl Rename {
         if regex.is_empty() {
             return Err(wrong("has nothing to look for"));
         }
-        // Every match is replaced, which sed writes with a g.
+        // Every match is replaced, as by sed with a `g`.
         if !matches!(rest, "" | "g") {
             return Err(wrong("goes on behind its last separator"));
         }
@@ -102,8 +102,8 @@ impl Rename {
     }
 }
 
-/// What stands before the separator, and what stands behind it. An escaped separator becomes
-/// `escaped`, other escapes stay as they are.
+/// Splits the text at the separator. An escaped separator becomes `escaped`; other escapes are
+/// kept.
 fn part<'a>(text: &'a str, separator: char, escaped: &str) -> Option<(String, &'a str)> {
     let mut out = String::new();
     let mut chars = text.char_indices();
@@ -126,8 +126,9 @@ fn part<'a>(text: &'a str, separator: char, escaped: &str) -> Option<(String, &'
     None
 }
 
-/// The replacement as the library takes it: `$1st` is group 1 and `st` here, a group `1st` (always
-/// empty) there. A group that the pattern does not have is an error, not an empty string.
+/// Converts the replacement to the library's syntax. `$1st` is group 1 and `st` here; the library
+/// would read a group `1st`, which is always empty. An unknown group is an error, not an empty
+/// string.
 fn template(text: &str, pattern: &Regex) -> Result<String, String> {
     let mut out = String::new();
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! Filters, idle, the interesting cut; what they hide is accounted for.
+//! Filters, idle time, the interesting cut, and the accounting of hidden time.
 
 use super::*;
 use crate::model::projection::settings::Grouping;
@@ -169,7 +169,7 @@ fn threads_that_a_virtual_machine_stopped_say_so() {
           [JVM safepoint] 1 1
     ";
     assert_shows(world.shows(&Settings::default()), expected);
-    // As a callee of what is interesting, as what is hidden, by its name.
+    // As the callee of an interesting frame, as a hidden frame, and by its name.
     assert_shows(
         world.shows(&interesting(&["run"])),
         "
@@ -228,9 +228,9 @@ fn a_monitor_is_one_row_whatever_ran_the_method() {
         world.fact("main", &format!("start;run;{backend}"), State::Lock, time);
     }
     world.fact("main", "start;run;InterpreterRuntime::monitorexit", State::Run, 32);
-    // Who was notified enters again.
+    // A notified thread enters the monitor again.
     world.fact("main", "start;run;ObjectMonitor::wait;ObjectMonitor::enter;wait", State::Lock, 64);
-    // It has entered, and is stopped.
+    // The thread has entered the monitor and is stopped.
     let stop = "SafepointMechanism::process;SafepointSynchronize::block;wait";
     world.fact(
         "main",
@@ -251,7 +251,7 @@ fn a_monitor_is_one_row_whatever_ran_the_method() {
               monitor enter 31 31
         ",
     );
-    // What is inside of it is still found.
+    // Filters still match the frames that the marker replaces.
     let focus =
         with(Filters { focus: Filter::set(Regex::new("EnterI").unwrap()), ..Filters::default() });
     assert_eq!(world.project(&focus).total.wall_ns, 1);
@@ -299,7 +299,7 @@ fn frames_of_the_kernel_can_be_taken_out() {
         ";
     let settings = with(Filters { no_kernel: true, ..Filters::default() });
     assert_shows(world.shows(&settings), hidden);
-    // One projector, as the live view has it.
+    // One projector for all, as in the live view.
     let (mut projector, snapshot) = (Projector::default(), world.snapshot());
     for (settings, expected) in
         [(Settings::default(), shown), (settings, hidden), (Settings::default(), shown)]
@@ -379,7 +379,7 @@ fn busy_and_idle() -> World {
     world
 }
 
-/// (shown, by threads, focus, ignore, idle, idle threads)
+/// Returns (shown, hidden by [threads, focus, ignore, idle], idle threads).
 fn accounts(projection: &Projection) -> (u64, [u64; 4], u32) {
     let hidden = &projection.hidden;
     let walls =
@@ -403,8 +403,8 @@ fn the_first_filter_that_hides_a_stack_gets_its_time() {
         ignore: pattern("pay"),
         ..Filters::default()
     });
-    // Threads take main's 64, focus work-1's pay (1), ignore work-2's pay;cart (4), idle 8 + 16 +
-    // 32.
+    // Hidden: main's 64 by threads, work-1's pay (1) by focus, work-2's pay;cart (4) by ignore, 8 +
+    // 16 + 32 as idle.
     let projection = busy_and_idle().project(&settings);
     assert_eq!(accounts(&projection), (2, [64, 1, 4, 56], 2));
     assert!(!projection.only_idle);
@@ -446,7 +446,7 @@ fn if_nothing_but_idle_is_left_it_is_shown() {
 #[test]
 fn the_user_adds_frames_that_are_idle() {
     let settings = Settings { idle_at: vec![Regex::new("^cart$").unwrap()], ..Settings::default() };
-    // main sleeps under cart; work-2's io under cart is never idle, nor is what runs.
+    // main sleeps under cart. work-2's io under cart is never idle, nor is running time.
     assert_eq!(accounts(&busy_and_idle().project(&settings)), (7, [0, 0, 0, 120], 3));
 }
 

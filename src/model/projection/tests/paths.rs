@@ -1,9 +1,8 @@
-//! What shares a line, what is opened at start, what is drawn.
+//! Which nodes share a line, are opened at start, and are drawn.
 
 use super::*;
 
-/// A row of nodes, each the child of the one before: (name, total, self), and side branches of the
-/// last.
+/// Returns a projection of these stacks and their wall times, in one thread.
 fn world(stacks: &[(&str, u64)]) -> Projection {
     let mut world = World::new();
     for (stack, wall) in stacks {

@@ -1,5 +1,4 @@
-//! Projections of random facts under random settings, against what the words mean, computed stack
-//! by stack.
+//! Compares projections of random facts under random settings with a simple computation per stack.
 
 mod oracle;
 
@@ -13,8 +12,7 @@ use self::oracle::{Oracle, rows, totals};
 use super::*;
 use crate::model::projection::settings::{Filters, Grouping, RollUp, SortColumn};
 
-/// Frames of random stacks: plain, in libraries, inlined, idle ones of every kind, a marker, the
-/// kernel's.
+/// Frames of random stacks: plain, in libraries, inlined, all idle kinds, a marker, the kernel's.
 const FRAMES: &[&str] = &[
     "start",
     "main:1",
@@ -37,7 +35,7 @@ const LOOP: &str = "uv__io_poll";
 const PLUMBING: &str = "libc.so.6!wait";
 
 const NAMES: &[&str] = &["work-1", "work-2", "main", "7", "~GC #1", "~GC #2", "^work-3"];
-/// What they are shown under, and inside of that.
+/// The group and inner name of each thread name.
 const GROUPS: &[(&str, Option<&str>)] = &[
     ("work-", None),
     ("work-", None),
@@ -168,13 +166,13 @@ fn sum<'a>(totals: impl IntoIterator<Item = &'a Totals>) -> Totals {
     })
 }
 
-/// Off is floored row by row, so what it sums to is no sum of facts: see
+/// Clears the off-CPU time. It is floored per row, so it is no sum of facts: see
 /// [`off_is_within_its_bounds_and_parents_have_what_their_children_have`].
 fn without_off(totals: Totals) -> Totals {
     Totals { off_ns: 0, ..totals }
 }
 
-/// Everything there is, as one sum.
+/// Returns the sum of all facts.
 fn everything(facts: &[FactSpec]) -> Totals {
     facts.iter().fold(Totals::default(), |mut sum, fact| {
         sum.add(&totals(fact));
@@ -249,7 +247,7 @@ proptest! {
         settings in settings(),
         other in settings(),
     ) {
-        // The thread filter also looks at groups.
+        // The thread filter also matches groups.
         let mut settings = settings;
         settings.filters.threads = Filter::default();
         let mut changed = settings.clone();
@@ -264,8 +262,8 @@ proptest! {
         prop_assert_eq!(before.hidden, after.hidden);
     }
 
-    /// No row is above its caller's, whatever the metric; `off` is at least what wall and CPU time
-    /// say, and at most wall.
+    /// No row exceeds its caller's, for any metric. `off` is at least wall minus CPU time and at
+    /// most wall time.
     #[test]
     fn off_is_within_its_bounds_and_parents_have_what_their_children_have(
         facts in prop::collection::vec(fact(), 0..60),
@@ -290,7 +288,7 @@ proptest! {
             prop_assert_eq!(off(&own), own.wall_ns.saturating_sub(own.cpu_ns));
             prop_assert!(off(&total) >= total.wall_ns.saturating_sub(total.cpu_ns) && off(&total) <= total.wall_ns);
         }
-        // Where nothing has more CPU than wall time it is the difference.
+        // If no fact has more CPU than wall time, off is the difference.
         if facts.iter().all(|fact| fact.cpu_ns <= fact.wall_ns) {
             prop_assert_eq!(off(&projection.total), projection.total.wall_ns - projection.total.cpu_ns);
         }
@@ -329,7 +327,7 @@ proptest! {
             named(&mut growing, frame, true);
         }
         for (count, other, arrives) in scan {
-            // More facts, perhaps other settings, perhaps a name that was late.
+            // More facts, and sometimes other settings or a late name.
             for fact in facts.iter().take(count) {
                 let stack: Vec<&str> = fact.stack.iter().map(|frame| FRAMES[*frame]).collect();
                 let thread = ThreadKey { pid: 1, tid: fact.tid, start: 1 };

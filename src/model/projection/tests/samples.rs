@@ -1,5 +1,4 @@
-//! Samples add up to what is shown, whatever the settings; and keep apart what a projection adds
-//! up.
+//! Samples sum to what is shown under all settings, and keep apart what a projection sums.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +17,7 @@ fn of(world: &mut World, settings: &Settings) -> Samples {
     })
 }
 
-/// Outermost first.
+/// Returns the frames outermost first.
 fn path(samples: &Samples, sample: &Sample) -> Vec<Frame> {
     let mut path = Vec::new();
     let mut next = sample.innermost;
@@ -83,7 +82,7 @@ proptest! {
             }
         }
         prop_assert_eq!(groups, expected);
-        // A method's line is its heaviest one.
+        // The line of a method is its heaviest one.
         let line = |location: &Location| match settings.roll_up {
             RollUp::Line => location.clone(),
             _ => Location { line: None, ..location.clone() },
@@ -131,14 +130,14 @@ fn threads_names_states_and_inlined_frames_stay_apart() {
             "work-2 work- wait idle ;main;rayon_core::sleep::Sleep::sleep 8",
         ]
     );
-    // The caller's frame is one, whatever is inlined into it, and its lines are kept under roll-up
+    // The caller is one frame, whatever is inlined into it. Its lines are kept under roll-up
     // function.
     assert_eq!(samples.frames.len(), 4);
     assert_eq!(
         samples.frames.iter().filter_map(|frame| frame.location.line).collect::<Vec<_>>(),
         [7, 3]
     );
-    // What is hidden may be what others were inlined into.
+    // Frames may be inlined into a hidden one.
     let filters =
         Filters { hide: Filter::set(regex::Regex::new("^run$").unwrap()), ..Filters::default() };
     let samples = of(&mut world, &Settings { filters, ..Settings::default() });

@@ -22,7 +22,7 @@ fn is_called(method: &Method, function: &str) -> bool {
     name(method) == function
 }
 
-/// In the order they are shown by default.
+/// Iterates over the methods in default order.
 fn methods(projection: &Projection) -> impl Iterator<Item = &Method> {
     let order = projection.ordered(&Settings::default()).methods();
     order.into_iter().map(|at| &projection.methods()[at as usize])
@@ -130,7 +130,7 @@ fn a_function_is_one_row_however_it_is_run() {
     ] {
         let settings = Settings { roll_up, ..Settings::default() };
         assert_shows(world.shows(&settings), expected);
-        // Line 3 has 7, most of it inlined, and each of its tiers alone has less than line 5.
+        // Line 3 has 7, mostly inlined; each of its tiers alone has less than line 5.
         let projection = world.project(&settings);
         let get = projection
             .methods()
@@ -204,7 +204,7 @@ fn a_row_is_shown_at_its_heaviest_line_and_of_equals_the_lowest() {
         assert_eq!(row, node);
         node
     };
-    // Lines 2, 3 and 9 have 8 each of wall time; on a core 3 and 9 have 8 and 7 has 5.
+    // Lines 2, 3 and 9 have 8 each of wall time; of CPU time 3 and 9 have 8 and 7 has 5.
     assert_eq!(line(&mut world, Metric::Wall), Some(2));
     assert_eq!(line(&mut world, Metric::Cpu), Some(3));
     world.fact("main", "main:1;run:9;z", State::Io, 1);
@@ -321,13 +321,13 @@ fn a_runtimes_own_threads_are_one_group_that_opens_to_their_names() {
         group.threads.len() == 3
             && group.threads.iter().all(|thread| thread.kind == ThreadKind::Internal)
     );
-    // No function, and so no method; and no name that a chain of calls hides.
+    // It is no function and so no method, and no chain of calls hides it.
     assert!(projection.methods().iter().all(|m| !is_called(m, "GC Thread")));
     let node = (0..projection.node_count())
         .find(|n| &*projection.name(*n).function == "GC Thread")
         .unwrap();
     assert_eq!(chain(&projection.ordered(&Settings::default()), node).swallowed, 0);
-    // By their own names, and by any other rule, they are threads as others are.
+    // With every other grouping they are ordinary threads.
     let by_name = world.project(&Settings { grouping: Grouping::Name, ..Settings::default() });
     assert_eq!(by_name.groups.len(), 4);
     let together = world.project(&Settings { grouping: Grouping::None, ..Settings::default() });

@@ -1,15 +1,14 @@
-//! System calls that a thread may be found blocked in: what they are called here, and which
-//! argument says on what. Numbers as in the kernel's `arch/x86/entry/syscalls/syscall_64.tbl`
-//! (6.18).
+//! System calls in which threads block: their names here, and the argument that refers to the
+//! awaited object. Numbers as in the kernel's `arch/x86/entry/syscalls/syscall_64.tbl` (6.18).
 
 use crate::model::vocabulary::frame::Syscall;
 
-/// What has to be looked up to say what a call waits for; addresses are the target's.
+/// What must be looked up to describe a call's wait; addresses are the target's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Object {
     Nothing,
     Fd(i32),
-    /// An epoll set: the descriptor, and how many others it watches.
+    /// An epoll set: its descriptor. The number of descriptors it watches is looked up.
     Epoll(i32),
     /// `struct pollfd[count]`.
     Poll {
@@ -31,7 +30,7 @@ pub enum Object {
     Path(u64),
     Sleep(Timer),
     Child(Child),
-    /// The word at `at`, which held `value`.
+    /// The futex word at `at`, which contained `value`.
     Futex {
         at: u64,
         command: u32,
@@ -39,7 +38,7 @@ pub enum Object {
     },
 }
 
-/// Where it is said how long a sleep takes.
+/// The source of a sleep's duration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Timer {
     Ms(i32),
@@ -47,7 +46,7 @@ pub enum Timer {
     Timespec(u64),
     /// `struct timeval`.
     Timeval(u64),
-    /// `struct timespec`, a moment on this clock.
+    /// `struct timespec`, an absolute time on this clock.
     Until {
         clock: i32,
         at: u64,
@@ -59,7 +58,7 @@ pub enum Child {
     Any,
     Pid(i32),
     Group(i32),
-    /// A child is meant by a pidfd.
+    /// A child identified by a pidfd.
     Fd(i32),
     OwnGroup,
 }
@@ -70,8 +69,8 @@ pub const FUTEX_LOCK_PI: u32 = 6;
 pub const FUTEX_WAIT_BITSET: u32 = 9;
 pub const FUTEX_LOCK_PI2: u32 = 13;
 
-/// What the call is called, and what it is about. `None`: a call that is not known to wait, or no
-/// call at all.
+/// Returns the call's name and object. `None` for a call that is not known to block, or for no
+/// call.
 pub fn read(call: Syscall) -> Option<(&'static str, Object)> {
     use Object::{Connect, Epoll, Fd, Futex, Nothing, Path, Poll, Select};
     let args = call.args;
@@ -213,7 +212,7 @@ pub fn read(call: Syscall) -> Option<(&'static str, Object)> {
         162 => plain("sync"),
         208 | 333 => plain("io_getevents"),
         209 => plain("io_submit"),
-        // A sleep, poll or futex that goes on after a stop: which one, the kernel keeps to itself.
+        // A sleep, poll or futex that continues after a stop; the kernel does not reveal which.
         219 => plain("restart_syscall"),
         _ => None,
     }

@@ -1,6 +1,5 @@
-//! What a blocked thread waits for, in words: from its system call, and from what was found out
-//! about its arguments (`process::waits`). It belongs to the current wait alone and is no part of
-//! the facts.
+//! Describes what a blocked thread waits for, by its system call and what `process::waits` found
+//! out about its arguments. This applies only to the current wait and is not part of the facts.
 
 mod call;
 mod summary;
@@ -20,7 +19,7 @@ use crate::model::projection::is_monitor_enter;
 use crate::model::vocabulary::frame::{Ns, SECOND, Syscall, ThreadKey};
 use crate::model::vocabulary::state::{FutexKind, State};
 
-/// A wait that is asked about.
+/// A wait to be described.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Asked {
     pub thread: ThreadKey,
@@ -28,15 +27,15 @@ pub struct Asked {
     pub lock: Lock,
 }
 
-/// What a futex wait is by the names above it.
+/// The kind of a futex wait, by its callers' names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Lock {
-    /// No lock at all.
+    /// No lock.
     #[default]
     No,
-    /// `pthread_mutex_lock` or its like.
+    /// `pthread_mutex_lock` or similar.
     Mutex,
-    /// `pthread_rwlock_rdlock` or its like.
+    /// `pthread_rwlock_rdlock` or similar.
     RwLock,
     /// A lock, but none of the C library's.
     Other,
@@ -44,21 +43,21 @@ pub enum Lock {
     Monitor,
     /// `LockSupport.park` in Java.
     Park,
-    /// The same, in `Condition.await`.
+    /// `LockSupport.park`, called by `Condition.await`.
     ParkOnCondition,
     /// `Object.wait` in Java.
     ObjectWait,
-    /// Asleep: some runtimes sleep on a futex.
+    /// A sleep: some runtimes use a futex for it.
     Sleep,
 }
 
-/// Java's methods that park, and what they are called from in `Condition.await`.
+/// Java's methods that park, and the class whose methods call them in `Condition.await`.
 const PARK: [&str; 2] = ["jdk.internal.misc.Unsafe.park", "sun.misc.Unsafe.park"];
 const CONDITION: &str = "java.util.concurrent.locks.AbstractQueuedSynchronizer$ConditionObject";
 
 impl Asked {
-    /// The wait that `thread` was last seen in; `None` where it runs or its system call is not
-    /// known.
+    /// Returns the wait in which `thread` was last seen; `None` if it runs or its system call is
+    /// unknown.
     pub fn of(snapshot: &Snapshot, thread: &ThreadNow) -> Option<Asked> {
         let state = thread.state.resolve(snapshot.tables.futex_kind(thread.stack));
         if matches!(state, State::Run | State::Rdy | State::Stopped) {
@@ -76,8 +75,8 @@ impl Asked {
     }
 }
 
-/// What the innermost function is that says what the futex is. glibc's `__lll_lock_wait` says only
-/// that something is a lock.
+/// Returns the kind given by the innermost function that has one. glibc's `__lll_lock_wait` only
+/// shows that it is some lock.
 fn of_names(tables: &Tables, stack: StackId) -> Lock {
     let frames = tables.frames_innermost_first(stack);
     let mut locations = frames
@@ -121,15 +120,15 @@ fn of_names(tables: &Tables, stack: StackId) -> Lock {
     Lock::No
 }
 
-/// What was found out about a wait. Everything in it is optional, and cleaned.
+/// Results of looking up a wait's arguments. All are optional, and cleaned.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Facts {
-    /// Descriptors of the call, and what they are: `/data/x.db`, `-> 10.0.3.9:5432`, `:8080`,
+    /// Descriptors of the call, and their objects: `/data/x.db`, `-> 10.0.3.9:5432`, `:8080`,
     /// `pipe`.
     pub files: Vec<(i32, String)>,
-    /// How many descriptors an epoll set or a select watches.
+    /// Number of descriptors that an epoll set or a select watches.
     pub watched: Option<usize>,
-    /// Where a socket is being connected to.
+    /// The address to which a socket is being connected.
     pub peer: Option<String>,
     pub path: Option<String>,
     pub time: Option<Time>,
@@ -139,13 +138,13 @@ pub struct Facts {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Time {
-    /// How long the sleep takes in all.
+    /// Total duration of the sleep.
     Whole(Ns),
-    /// How long it takes yet.
+    /// Remaining duration of the sleep.
     Left(Ns),
 }
 
-/// `recv fd 37 -> 10.0.3.9:5432`, in its parts.
+/// The parts of `recv fd 37 -> 10.0.3.9:5432`.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct WaitsFor {
     pub what: &'static str,
@@ -174,10 +173,10 @@ pub struct Answer {
     pub waits_for: WaitsFor,
 }
 
-/// Maximum descriptors of a poll or select that are named.
+/// Maximum descriptors of a poll or select that are listed.
 pub const NAMED: usize = 4;
 
-/// The wait in words. `None` where the call does not say what it waits for.
+/// Returns the wait as text. `None` if the call does not show what it waits for.
 pub fn describe(asked: &Asked, facts: &Facts) -> Option<WaitsFor> {
     let (what, object) = read_call(asked.call)?;
     let plain = |object: String| WaitsFor { what, fd: None, object };
@@ -217,13 +216,13 @@ pub fn describe(asked: &Asked, facts: &Facts) -> Option<WaitsFor> {
         Object::Futex { at, command, .. } => {
             let held = facts.holder.as_ref().map(|name| format!("held by {name}"));
             let (what, held) = match asked.lock {
-                // These say themselves that they are a mutex.
+                // These commands are used only for mutexes.
                 _ if matches!(command, FUTEX_LOCK_PI | FUTEX_LOCK_PI2) => ("mutex", held),
                 Lock::Mutex => ("mutex", held),
                 Lock::RwLock => ("rwlock", None),
                 Lock::Other => ("lock", None),
                 Lock::No => ("futex", None),
-                // The address is the thread's own and says nothing.
+                // The address is private to the thread and says nothing.
                 Lock::Monitor => return Some(plain_of("monitor enter")),
                 Lock::Park => return Some(plain_of("park")),
                 Lock::ParkOnCondition => {
@@ -241,7 +240,7 @@ pub fn describe(asked: &Asked, facts: &Facts) -> Option<WaitsFor> {
     })
 }
 
-/// A poll or select of `count` descriptors.
+/// Describes a poll or select of `count` descriptors.
 fn one_of_many(what: &'static str, facts: &Facts, count: usize) -> WaitsFor {
     if let (1, Some((fd, file))) = (count, facts.files.first()) {
         return WaitsFor { what, fd: Some(*fd), object: file.clone() };
@@ -264,7 +263,7 @@ fn descriptors(count: usize) -> String {
     if count == 1 { "1 descriptor".into() } else { format!("{count} descriptors") }
 }
 
-/// `1.5 ms`, `250 ms`, `2.0 s`, `3600 s`.
+/// Formats a duration: `1.5 ms`, `250 ms`, `2.0 s`, `3600 s`.
 fn span(ns: Ns) -> String {
     match ns {
         ..10_000_000 => format!("{:.1} ms", ns as f64 / 1e6),

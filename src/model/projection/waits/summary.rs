@@ -1,15 +1,15 @@
-//! Many waits on one line: the most frequent first.
+//! Summarizes many waits on one line, the most frequent first.
 
 use std::collections::BTreeMap;
 
 use super::WaitsFor;
 
-/// More kinds than this are not told apart by what they wait for, only by their call.
+/// Maximum kinds of waits that are listed by object; more are listed only by call.
 const APART: usize = 4;
 
-/// What these threads wait for, with how many of them do: alike is what waits for the same thing,
-/// through whatever descriptor (`recv fd.. -> 10.0.3.9:5432`). Where nearly all threads wait for
-/// something else, the calls alone are counted. The most frequent first, equal ones by their text.
+/// Counts what these threads wait for. Waits for the same object are counted together, whatever the
+/// descriptor (`recv fd.. -> 10.0.3.9:5432`). If nearly all threads wait for different objects,
+/// counts only the calls. The most frequent first, equal ones by text.
 pub fn summary<'a>(waits: impl Iterator<Item = &'a WaitsFor>) -> Vec<(usize, String)> {
     let mut alike: BTreeMap<(&str, &str), Group<'a>> = BTreeMap::new();
     for wait in waits {
@@ -36,7 +36,7 @@ struct Group<'a> {
     count: usize,
     what: &'static str,
     fd: Option<i32>,
-    /// Not all through the same descriptor.
+    /// The descriptors differ.
     fds: bool,
     object: &'a str,
 }

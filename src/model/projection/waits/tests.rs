@@ -50,7 +50,7 @@ fn calls_with_one_descriptor() {
         (426, "io_uring_enter"),
     ];
     for (number, name) in calls {
-        // What lies in the upper half of the register is not part of an int.
+        // The upper half of the register is not part of an int.
         let fd = 0xdead_beef_0000_0025;
         assert_eq!(text(number, &[fd], &Facts::default()), format!("{name} fd 37"));
         assert_eq!(
@@ -123,7 +123,7 @@ fn many_descriptors() {
 fn sleeps() {
     let time = |time| Facts { time: Some(time), ..Facts::default() };
     let two = time(Time::Whole(2 * SECOND));
-    // nanosleep, clock_nanosleep, and poll and select of nothing.
+    // nanosleep, clock_nanosleep, and poll and select without descriptors.
     for (number, args) in
         [(35, [64, 0, 0]), (230, [0, 0, 64]), (7, [0, 0, 2000]), (23, [0, 0, 0]), (270, [0, 0, 0])]
     {
@@ -177,7 +177,7 @@ fn locks() {
     };
     let private = 128;
     assert_eq!(futex(private, Lock::No, None), "futex 0x7f001234");
-    // A holder is said of a mutex alone.
+    // Only a mutex has a holder.
     assert_eq!(futex(private, Lock::No, Some("worker-3")), "futex 0x7f001234");
     assert_eq!(futex(private, Lock::Other, Some("worker-3")), "lock 0x7f001234");
     assert_eq!(futex(private, Lock::RwLock, Some("worker-3")), "rwlock 0x7f001234");
@@ -232,8 +232,8 @@ fn peers_that_all_differ_are_not_listed() {
     assert_eq!(summary(waits.iter()), expected);
 }
 
-/// Innermost first; `!` before the kernel's functions, `::` in those of HotSpot, `.` in those of
-/// Java.
+/// Returns the lock of a stack, innermost first. `!` precedes the kernel's functions; those with
+/// `::` are HotSpot's, those with `.` Java's.
 fn named_wait(frames: &[&str]) -> Lock {
     let mut interner = Interner::new(1 << 10);
     let raw: Vec<RawFrame> =

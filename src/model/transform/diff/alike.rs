@@ -1,5 +1,5 @@
-//! Which rows of two profiles are the same, by names: builds lie in other folders, processes have
-//! other numbers.
+//! Matches rows of two profiles by name, since builds are in different directories and processes
+//! have different pids.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -10,30 +10,30 @@ use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::projection::Projection;
 use crate::model::projection::settings::{Grouping, RollUp};
 
-/// What makes two rows the same.
+/// The identity of a row in both profiles.
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
     function: Arc<str>,
     kind: FrameKind,
-    /// Without its folder; `None` where either profile has the function in one module at most,
-    /// which then may be called anything.
+    /// Without its directory. `None` if each profile has the function in at most one module; that
+    /// module may have different names.
     module: Option<Arc<str>>,
-    /// File without its folder, and line, where lines are rows.
+    /// File without its directory, and line, if rows are lines.
     line: Option<(Arc<str>, u32)>,
 }
 
-/// Gives rows numbers that are equal where the rows are the same.
+/// Numbers rows; matching rows get equal numbers.
 pub(super) struct Alike {
     by: RollUp,
-    /// Functions that are in several modules of a profile.
+    /// Functions that occur in several modules of one profile.
     several: HashSet<(Arc<str>, FrameKind)>,
     rows: HashMap<Key, u32>,
-    /// By where a location lies in memory: the projections keep it there.
+    /// By address of a location, which the projections keep in place.
     met: FxHashMap<usize, u32>,
 }
 
 impl Alike {
-    /// The projections must outlive what is asked.
+    /// Creates it. The projections must outlive it.
     pub fn new(projections: [&Projection; 2], by: RollUp) -> Alike {
         let mut several = HashSet::new();
         for projection in projections {
@@ -76,7 +76,7 @@ impl Alike {
     }
 }
 
-/// What a group is called in both profiles: without the numbers that the system gave.
+/// Returns a group's name without pid or tid, which differ between the profiles.
 pub(super) fn group(name: &Arc<str>, grouping: &Grouping) -> Arc<str> {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match grouping {
@@ -94,7 +94,7 @@ pub(super) fn group(name: &Arc<str>, grouping: &Grouping) -> Arc<str> {
     }
 }
 
-/// The last part of a path.
+/// Returns the last part of a path.
 fn base(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }

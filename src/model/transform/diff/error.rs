@@ -1,21 +1,21 @@
-//! How far a difference may come from sampling alone.
+//! Estimates the sampling error of a difference.
 //!
-//! Time on a core is a share of a total that is known exactly; the share is known from the samples
-//! that hit: Wilson's score interval. A wait is timed to one interval, and waits shorter than that
-//! are found by looks at random: the score interval of a count, each counting one interval. The two
-//! are independent, and so are the two profiles: half-widths add as squares (for differences of
-//! shares that is Newcombe's method 10, Statistics in Medicine 17:873, 1998).
+//! Time on a core is a share of an exactly known total. The share is estimated from the samples
+//! that hit: Wilson's score interval. A wait is timed to one interval, and shorter waits are
+//! observed at random: the score interval of a count, each counting one interval. The two errors
+//! are independent, and so are the two profiles, so half-widths add as squares. (For differences of
+//! shares that is Newcombe's method 10, Statistics in Medicine 17:873, 1998.)
 
 use crate::model::vocabulary::frame::Ns;
 
-/// One row's time in one profile, ns, and what is needed to say how sure it is.
+/// One row's time in one profile, ns, and the data for its error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sums {
-    /// All of it under the metric.
+    /// All time under the metric.
     pub value_ns: u64,
-    /// The part of it that is attributed by samples on a core; the rest is waits.
+    /// The part attributed by on-CPU samples; the rest is waits.
     pub sampled_ns: u64,
-    /// How many waits.
+    /// Number of waits.
     pub waits: u64,
 }
 
@@ -31,20 +31,20 @@ impl Sums {
     }
 }
 
-/// What all rows of one profile are shares of.
+/// The whole that all rows of one profile are shares of.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Sampled {
-    /// Time that was attributed by samples, that of what is hidden included, ns.
+    /// Time attributed by samples, including hidden time, ns.
     pub ns: u64,
-    /// The number of independent ones.
+    /// Number of independent samples.
     pub samples: f64,
-    /// How exactly waits are timed, ns.
+    /// Resolution of wait times, ns.
     pub resolution: Ns,
 }
 
-/// How much less and how much more than its value a row's time may be, ns; `z` says how sure that
-/// is, as a quantile of the normal distribution. `other` is the same row in the other profile: what
-/// was seen in neither has no error.
+/// Returns the error of a row's time below and above its value, ns. `z`: confidence, as a quantile
+/// of the normal distribution. `other`: the same row in the other profile; a row seen in neither
+/// has no error.
 pub(super) fn reach(row: &Sums, other: &Sums, of: &Sampled, z: f64) -> (f64, f64) {
     let (mut less, mut more) = (0.0, 0.0);
     if row.sampled_ns > 0 || other.sampled_ns > 0 {
@@ -63,7 +63,7 @@ pub(super) fn reach(row: &Sums, other: &Sums, of: &Sampled, z: f64) -> (f64, f64
     (less, more)
 }
 
-/// Wilson's score interval of a share that was seen in `n` observations.
+/// Returns Wilson's score interval of a share seen in `n` observations.
 fn share_within(share: f64, n: f64, z: f64) -> (f64, f64) {
     if n <= 0.0 {
         return (0.0, 1.0);
@@ -72,25 +72,24 @@ fn share_within(share: f64, n: f64, z: f64) -> (f64, f64) {
     let middle = share + z2 / (2.0 * n);
     let half = z * (share * (1.0 - share) / n + z2 / (4.0 * n * n)).sqrt();
     let scale = 1.0 + z2 / n;
-    // Rounding must not put the share itself outside.
+    // Despite rounding the interval must contain the share.
     (((middle - half) / scale).clamp(0.0, share), ((middle + half) / scale).clamp(share, 1.0))
 }
 
-/// How much less and more than `count` the mean may be of which it was seen (score interval of a
-/// Poisson count).
+/// Returns the error of an observed count below and above (score interval of a Poisson mean).
 fn count_within(count: f64, z: f64) -> (f64, f64) {
     let half = z * (count + z * z / 4.0).sqrt();
     (half - z * z / 2.0, half + z * z / 2.0)
 }
 
-/// The quantile for which all of `rows` differences together are inside their bounds with 95 %
+/// Returns the quantile for which the bounds of `rows` differences hold together with 95 %
 /// (Bonferroni).
 pub(super) fn quantile(rows: usize) -> f64 {
     upper_quantile(0.025 / rows.max(1) as f64)
 }
 
-/// Where the normal distribution has `tail` (up to 0.5) beyond; to 0.00045 (Abramowitz and Stegun,
-/// 26.2.23).
+/// Returns the quantile of the normal distribution with upper `tail` (up to 0.5); error below
+/// 0.00045 (Abramowitz and Stegun, 26.2.23).
 fn upper_quantile(tail: f64) -> f64 {
     let t = (-2.0 * tail.ln()).sqrt();
     t - (2.515517 + t * (0.802853 + t * 0.010328))
@@ -118,7 +117,7 @@ mod tests {
         let (low, high) = share_within(0.1, 100.0, 1.959964);
         assert!((low - 0.0552).abs() < 5e-5 && (high - 0.1744).abs() < 5e-5, "{low}..{high}");
         assert_eq!(share_within(0.3, 0.0, 2.0), (0.0, 1.0));
-        // Ten seen: 5.43 .. 18.4; none: 0 .. 3.84.
+        // Count of 10: 5.43 .. 18.4; of 0: 0 .. 3.84.
         let (less, more) = count_within(10.0, 1.959964);
         assert!(
             (10.0 - less - 5.432).abs() < 5e-3 && (10.0 + more - 18.41).abs() < 5e-3,
@@ -140,14 +139,14 @@ mod tests {
             (less / 1e6 - 44.8).abs() < 0.1 && (more / 1e6 - 74.4).abs() < 0.1,
             "-{less} +{more}"
         );
-        // One wait of a second is known to some intervals, however often it was seen.
+        // One wait of a second is known to a few intervals, whatever its number of observations.
         let (less, more) = reach(&waited, &nothing, &of, 1.959964);
         assert!(less < 30e6 && more < 70e6, "-{less} +{more}");
         let (less, more) = reach(&nothing, &waited, &of, 1.959964);
         assert!(less == 0.0 && (more / 1e6 - 38.4).abs() < 0.1, "-{less} +{more}");
         let (less, more) = reach(&nothing, &ran, &of, 1.959964);
         assert!(less == 0.0 && (more / 1e6 - 37.0).abs() < 0.1, "-{less} +{more}");
-        // A wait is never below zero.
+        // A wait's lower bound is not below zero.
         let short = Sums { value_ns: 3 * MS, sampled_ns: 0, waits: 1 };
         assert_eq!(reach(&short, &nothing, &of, 3.0).0, (3 * MS) as f64);
     }

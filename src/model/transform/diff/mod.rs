@@ -1,11 +1,10 @@
-//! Two projections -> what changed from the one to the other: totals, threads, call trees,
-//! functions. Pure, as projecting is; what both have is found by names, so the two may be of
-//! different processes, builds and hosts.
+//! Compares two projections: changes of totals, threads, call trees, functions. Pure, like
+//! projections. Matches by name, so the two may be of different processes, builds and hosts.
 //!
 //! ```text
 //! mod     the tree of changes and the list of functions
-//! alike   which rows of the two profiles are the same
-//! error   how far a difference may come from sampling alone
+//! alike   matches the rows of two profiles
+//! error   bounds of the sampling error of a difference
 //! ```
 
 mod alike;
@@ -27,22 +26,22 @@ use alike::Alike;
 use error::Sampled;
 pub use error::Sums;
 
-/// What figures are per.
+/// The unit of figures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Per {
-    /// ms, as they are.
+    /// Total ms.
     #[default]
     Run,
     /// ms per second of elapsed time.
     Second,
-    /// Percentage points of what is shown.
+    /// Percentage points of the shown time.
     Share,
 }
 
 impl Per {
     pub const ALL: [Per; 3] = [Per::Run, Per::Second, Per::Share];
 
-    /// The word on the command line.
+    /// Returns the word on the command line.
     pub fn word(self) -> &'static str {
         match self {
             Per::Run => "run",
@@ -51,7 +50,7 @@ impl Per {
         }
     }
 
-    /// Of every figure.
+    /// Returns the unit of all figures.
     pub fn unit(self) -> &'static str {
         match self {
             Per::Run => "ms",
@@ -61,7 +60,7 @@ impl Per {
     }
 }
 
-/// The same in both profiles.
+/// The values of one property in both profiles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Pair<T> {
     pub before: T,
@@ -69,7 +68,7 @@ pub struct Pair<T> {
 }
 
 impl<T> Pair<T> {
-    /// What each becomes.
+    /// Applies `f` to both.
     pub fn map<'a, U>(&'a self, f: impl Fn(&'a T) -> U) -> Pair<U> {
         Pair { before: f(&self.before), after: f(&self.after) }
     }
@@ -92,11 +91,11 @@ enum Which {
 #[derive(Clone, Copy)]
 pub struct Side<'a> {
     pub projection: &'a Projection,
-    /// How exactly waits are timed, ns ([`crate::model::facts::snapshot::Snapshot::resolution`]).
+    /// Resolution of wait times, ns ([`crate::model::facts::snapshot::Snapshot::resolution`]).
     pub resolution: Ns,
 }
 
-/// What both sides of a change are divided by, and how sure they are.
+/// The divisors of both sides of a change, and their precision.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Whole {
     pub elapsed: Ns,
@@ -110,14 +109,14 @@ pub struct Whole {
 pub struct Change {
     pub before: f64,
     pub after: f64,
-    /// after - before, and between which bounds it lies as far as sampling goes.
+    /// after - before, and its bounds by sampling error.
     pub change: f64,
     pub low: f64,
     pub high: f64,
 }
 
 impl Change {
-    /// It is more than sampling alone makes.
+    /// Returns whether the change exceeds the sampling error.
     pub fn is_resolved(&self) -> bool {
         self.low > 0.0 || self.high < 0.0
     }
@@ -127,10 +126,10 @@ impl Change {
 #[derive(Clone, Debug)]
 pub struct GroupDiff {
     pub name: Arc<str>,
-    /// How many; 0 where it is only in the other profile.
+    /// Number of threads; 0 if the group exists only in the other profile.
     pub threads: Pair<usize>,
     pub total: Pair<Sums>,
-    /// Stacks of which the hide filter left nothing; they have no root.
+    /// Time of stacks whose frames are all hidden by the hide filter; they have no root.
     pub own: Pair<Sums>,
     first_root: u32,
 }
@@ -138,7 +137,7 @@ pub struct GroupDiff {
 /// A row on a path of callers.
 #[derive(Clone, Debug)]
 pub struct NodeDiff {
-    /// As it was called after; before, if it is gone.
+    /// As named in the profile after; in the one before, if it exists only there.
     pub location: Arc<Location>,
     pub total: Pair<Sums>,
     pub own: Pair<Sums>,
@@ -146,7 +145,7 @@ pub struct NodeDiff {
     next: u32,
 }
 
-/// A row wherever it was called.
+/// A row with all its callers.
 #[derive(Clone, Debug)]
 pub struct FunctionDiff {
     /// As [`NodeDiff::location`].
@@ -155,25 +154,25 @@ pub struct FunctionDiff {
     pub own: Pair<Totals>,
 }
 
-/// See the module's head.
+/// See the module's documentation.
 #[derive(Clone, Debug)]
 pub struct Diff {
     pub metric: Metric,
     pub per: Per,
     pub whole: Pair<Whole>,
-    /// By name.
+    /// Ordered by name.
     pub groups: Vec<GroupDiff>,
-    /// Callers before what they call.
+    /// Callers precede their callees.
     pub nodes: Vec<NodeDiff>,
     pub functions: Vec<FunctionDiff>,
-    /// Totals of groups are measured: nothing decides about them by a stack.
+    /// Totals of groups are measured exactly, because no filter selects by stack.
     groups_are_measured: bool,
     quantile: f64,
 }
 
 const NONE: u32 = u32::MAX;
 
-/// `settings` are those under which both were projected.
+/// Compares two projections. `settings`: those of both.
 pub fn diff(before: Side<'_>, after: Side<'_>, settings: &Settings, per: Per) -> Diff {
     let metric = settings.metric;
     let filters = &settings.filters;
@@ -195,7 +194,7 @@ pub fn diff(before: Side<'_>, after: Side<'_>, settings: &Settings, per: Per) ->
         groups: HashMap::new(),
         nodes: FxHashMap::default(),
     };
-    // What is there afterwards lends its names.
+    // Rows take their names from the profile after.
     builder.add(Which::After, after.projection, &settings.grouping);
     builder.add(Which::Before, before.projection, &settings.grouping);
     diff.groups.sort_by(|a, b| a.name.cmp(&b.name));
@@ -281,14 +280,14 @@ impl Builder<'_> {
 
 fn whole(side: &Side<'_>, metric: Metric) -> Whole {
     let projection = side.projection;
-    // Filters choose among samples; all that were taken tell how long one of them stands for.
+    // The time per sample is that of all samples, including those that filters hide.
     let parts = || projection.hidden.parts().into_iter().chain([&projection.total]);
     let on_core: u64 = parts().map(|totals| totals.states_ns[State::Run as usize]).sum();
     let runnable: u64 =
         on_core + parts().map(|totals| totals.states_ns[State::Rdy as usize]).sum::<u64>();
     let hits: u64 = parts().map(|totals| totals.cpu_hits).sum();
-    // Waiting for a core is booked to the sample that follows, and differs widely from one to the
-    // next.
+    // Time waiting for a core is booked to the next sample's stack, and varies widely between
+    // samples.
     let share_on_core = if runnable > 0 { on_core as f64 / runnable as f64 } else { 1.0 };
     let samples = match metric {
         Metric::Cpu => hits as f64,
@@ -299,7 +298,7 @@ fn whole(side: &Side<'_>, metric: Metric) -> Whole {
     Whole { elapsed: projection.elapsed(), total: projection.total, sampled }
 }
 
-/// `before` and `after`: how much less and more each side may be, ns.
+/// Returns the change. `before` and `after`: sampling error of each side below and above, ns.
 fn between(ns: &Pair<u64>, scale: &Pair<f64>, before: (f64, f64), after: (f64, f64)) -> Change {
     let (then, now) = (ns.before as f64 * scale.before, ns.after as f64 * scale.after);
     let change = now - then;
@@ -308,7 +307,7 @@ fn between(ns: &Pair<u64>, scale: &Pair<f64>, before: (f64, f64), after: (f64, f
     Change { before: then, after: now, change, low, high }
 }
 
-/// See [`Sums`].
+/// Converts totals to [`Sums`].
 fn sums(totals: &Totals, metric: Metric) -> Sums {
     let value_ns = totals.value(metric);
     let [run, rdy] = [State::Run, State::Rdy].map(|state| totals.states_ns[state as usize]);
@@ -324,13 +323,13 @@ fn sums(totals: &Totals, metric: Metric) -> Sums {
     Sums { value_ns, sampled_ns: sampled_ns.min(value_ns), waits }
 }
 
-/// The same in both directions.
+/// Compares by name, independent of the direction of the diff.
 fn by_name(a: &Location, b: &Location) -> std::cmp::Ordering {
     (&a.function, a.kind, &a.module, a.line).cmp(&(&b.function, b.kind, &b.module, b.line))
 }
 
 impl Diff {
-    /// Of a row, a node or a function.
+    /// Returns the change of a row, a node or a function.
     pub fn change(&self, row: &Pair<Sums>) -> Change {
         let Whole { sampled: before, .. } = self.whole.before;
         let Whole { sampled: after, .. } = self.whole.after;
@@ -339,18 +338,18 @@ impl Diff {
         self.between(&row.map(|sums| sums.value_ns), before, after)
     }
 
-    /// Of a sum that is known without sampling.
+    /// Returns the change of a sum without sampling error.
     pub fn measured(&self, ns: &Pair<u64>) -> Change {
         self.between(ns, (0.0, 0.0), (0.0, 0.0))
     }
 
-    /// Of wall time in one state; as a share it is one of all wall time.
+    /// Returns the change of wall time in one state; as a share it refers to all wall time.
     pub fn change_of_state(&self, ns: &Pair<u64>) -> Change {
         let scale = self.whole.map(|whole| self.scale_of(whole, Metric::Wall));
         between(ns, &scale, (0.0, 0.0), (0.0, 0.0))
     }
 
-    /// Of a group's total.
+    /// Returns the change of a group's total.
     pub fn change_of_group(&self, group: &GroupDiff) -> Change {
         match self.groups_are_measured {
             true => self.measured(&group.total.map(|sums| sums.value_ns)),
@@ -366,7 +365,7 @@ impl Diff {
         between(ns, &self.whole.map(|whole| self.scale_of(whole, self.metric)), before, after)
     }
 
-    /// What one ns of the metric is, in [`Per::unit`]s.
+    /// Returns one ns of the metric in [`Per::unit`]s.
     fn scale_of(&self, whole: &Whole, metric: Metric) -> f64 {
         let over = |what: f64, by: u64| if by == 0 { 0.0 } else { what / by as f64 };
         match self.per {
@@ -376,7 +375,7 @@ impl Diff {
         }
     }
 
-    /// The state whose time under a row changed most, if any did.
+    /// Returns the state whose time under a row changed the most, if any did.
     pub fn state(&self, row: &Pair<Totals>) -> Option<State> {
         let ns = |state: State| row.map(|totals| totals.states_ns[state as usize]);
         let change = |state: State| self.change_of_state(&ns(state)).change.abs();
@@ -386,17 +385,17 @@ impl Diff {
         most.filter(|state| change(*state) > 0.0)
     }
 
-    /// How many rows are compared at once: the bounds of all hold together with 95 %.
+    /// Returns the number of rows compared: the bounds of all of them hold together with 95 %.
     pub fn compared(&self) -> usize {
         self.functions.len()
     }
 
-    /// A group's outermost frames, the greatest change first.
+    /// Returns a group's outermost frames, the largest change first.
     pub fn roots(&self, group: &GroupDiff) -> Vec<u32> {
         self.listed(group.first_root)
     }
 
-    /// What a node calls, the greatest change first.
+    /// Returns a node's callees, the largest change first.
     pub fn children(&self, node: u32) -> Vec<u32> {
         self.listed(self.nodes[node as usize].first_child)
     }
@@ -415,7 +414,7 @@ impl Diff {
         nodes.into_iter().map(|(_, node)| node).collect()
     }
 
-    /// Indexes into [`Diff::groups`], the greatest change first.
+    /// Returns indexes into [`Diff::groups`], the largest change first.
     pub fn ordered_groups(&self) -> Vec<usize> {
         let size = |at: &usize| self.change_of_group(&self.groups[*at]).change.abs();
         let mut order: Vec<usize> = (0..self.groups.len()).collect();
@@ -423,7 +422,7 @@ impl Diff {
         order
     }
 
-    /// Indexes into [`Diff::functions`], the greatest change of self first.
+    /// Returns indexes into [`Diff::functions`], the largest change of self time first.
     pub fn ordered_functions(&self) -> Vec<usize> {
         let changes: Vec<f64> =
             self.functions.iter().map(|f| self.change_of(&f.own).change.abs()).collect();
@@ -432,8 +431,8 @@ impl Diff {
         order
     }
 
-    /// Which nodes are worth drawing: those that changed by at least `least` units more than
-    /// sampling makes, and their callers.
+    /// Returns which nodes are worth drawing: those whose change exceeds the sampling error and is
+    /// at least `least` units, and their callers.
     pub fn worth_drawing(&self, least: f64) -> Vec<bool> {
         let mut drawn: Vec<bool> = (self.nodes.iter())
             .map(|node| self.change(&node.total))
@@ -450,8 +449,9 @@ impl Diff {
         drawn
     }
 
-    /// The callers from `node` on that changed by nothing but what the next one did, and the one in
-    /// which that ends. The name of threads inside of a group is in no chain.
+    /// Returns the nodes from `node` down whose change is, within 5 %, that of their only drawn
+    /// child, and the node that ends this chain. No chain continues from the name of threads within
+    /// a group.
     pub fn chain(&self, node: u32, drawn: &[bool]) -> Vec<u32> {
         let mut chain = vec![node];
         let mut last = node;

@@ -1,5 +1,4 @@
-//! What must hold for the difference of any two profiles, and examples that are small enough to do
-//! by hand.
+//! Properties of the difference of any two profiles, and examples small enough to compute by hand.
 
 use proptest::prelude::*;
 
@@ -66,7 +65,7 @@ fn own(diff: &Diff, name: &str) -> Change {
     diff.change_of(&function(diff, name).own)
 }
 
-/// The tree as text: `depth name change`.
+/// Returns the tree as text: `depth name change`.
 fn tree(diff: &Diff) -> Vec<String> {
     let mut lines = Vec::new();
     for group in &diff.groups {
@@ -206,8 +205,7 @@ fn a_long_wait_is_sure_and_short_ones_are_not() {
 
 #[test]
 fn waiting_for_a_core_makes_samples_worth_less() {
-    // On a core for a second, and waiting for one for nine: each sample stands for widely different
-    // times.
+    // A second on a core and nine waiting for one: the samples stand for widely different times.
     let mut busy = totals(State::Run, 1000, 100);
     (busy.wall_ns, busy.states_ns[State::Rdy as usize]) = (10_000 * MS, 9_000 * MS);
     let crowded = by_hand::projection(&[("a".into(), vec![location("f")], busy)]);
@@ -306,8 +304,8 @@ fn settings() -> impl Strategy<Value = (Settings, Per)> {
         })
 }
 
-/// Every change, by what it is of: groups, paths of nodes, functions. One name may be that of
-/// several, in other modules.
+/// Returns every change with its subject: groups, paths of nodes, functions. A name may occur
+/// several times, in different modules.
 fn changes(diff: &Diff) -> Vec<(String, Change)> {
     let mut changes: Vec<(String, Change)> = Vec::new();
     for group in &diff.groups {
@@ -343,7 +341,7 @@ fn sort(changes: &mut [(String, Change)]) {
     changes.sort_by_key(place);
 }
 
-/// In the other direction.
+/// Returns the change in the other direction.
 fn turned(change: &Change) -> Change {
     let Change { before, after, change, low, high } = *change;
     Change { before: after, after: before, change: 0.0 - change, low: 0.0 - high, high: 0.0 - low }
@@ -368,7 +366,7 @@ proptest! {
         for (_, change) in &mut back {
             *change = turned(change);
         }
-        // No figure is below nothing: the sign of a zero says nothing.
+        // The sign of a zero is ignored.
         for (_, Change { low, high, change, .. }) in there.iter_mut().chain(&mut back) {
             [low, high, change].into_iter().for_each(|figure| *figure += 0.0);
         }
@@ -380,7 +378,7 @@ proptest! {
         }
     }
 
-    /// Of the tree, on each side and in between, and of the functions' own time.
+    /// Checks the tree, on each side and as change, and the functions' own time.
     #[test]
     fn parts_sum_to_the_whole(one in random(), other in random(), (settings, per) in settings()) {
         let (before, after) = (projected(&one, 3), projected(&other, 3));

@@ -1,8 +1,8 @@
-//! Buckets of several profiles as those of one, within the bounds of one.
+//! Joins the buckets of several profiles, within the limits of one.
 //!
-//! Buckets that overlap no other stay what they are. Where some overlap, all that do are put
-//! into spans as wide as the widest of them, each into the one in which its middle lies: its place
-//! shifts by less than that, and no total changes.
+//! Buckets without overlap are kept. Overlapping ones are merged into spans as wide as the widest
+//! of them. Each goes to the span that contains its middle: it is displaced by less than a span,
+//! and no total changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use crate::model::vocabulary::frame::Ns;
 pub(super) struct Joined {
     limits: Limits,
     other: StackId,
-    /// By name: its group.
+    /// Group by name.
     groups: Vec<NameId>,
-    /// By time; none overlaps another.
+    /// Ordered by time; none overlaps another.
     buckets: Vec<Arc<Packed>>,
     cumulative: FactTable,
     pub folded: u64,
@@ -39,13 +39,12 @@ impl Joined {
         }
     }
 
-    /// The groups of names, by which facts are folded where names are too many; what was known
-    /// stays.
+    /// Adds the groups of new names. Facts are folded by group if there are too many names.
     pub fn set_groups(&mut self, groups: &[NameId]) {
         self.groups.extend(groups.get(self.groups.len()..).unwrap_or_default());
     }
 
-    /// To the sum of everything.
+    /// Adds to the cumulative table.
     pub fn add_to_all(&mut self, key: &FactKey, weights: &Weights) {
         self.cumulative.entry(key).add(weights);
         let most = (self.limits.history_bytes / 4 / BYTES_PER_FACT)
@@ -57,7 +56,7 @@ impl Joined {
         }
     }
 
-    /// The buckets of one profile, by time.
+    /// Adds the buckets of one profile.
     pub fn join(&mut self, buckets: Vec<Arc<Packed>>) {
         let known = std::mem::take(&mut self.buckets);
         let mut all: Vec<(Arc<Packed>, Of)> =
@@ -77,7 +76,7 @@ impl Joined {
         self.bound();
     }
 
-    /// Some that overlap, and nothing else does.
+    /// Adds buckets that overlap each other, but no others.
     fn put(&mut self, together: Vec<(Arc<Packed>, Of)>) {
         let starts = together.iter().map(|(bucket, _)| bucket.start);
         let ends = together.iter().map(|(bucket, _)| bucket.end);
@@ -90,7 +89,7 @@ impl Joined {
         let mut spans: BTreeMap<Ns, Vec<(Arc<Packed>, Of)>> = BTreeMap::new();
         for (bucket, of) in together {
             let middle = bucket.start + (bucket.end - bucket.start) / 2;
-            // From where they begin: the same whatever is added later.
+            // Spans are counted from the first bucket's start.
             spans.entry((middle - start) / widest).or_default().push((bucket, of));
         }
         for (nth, parts) in spans {
@@ -108,7 +107,7 @@ impl Joined {
         self.buckets.iter().map(|bucket| bucket.bytes()).sum::<usize>() + self.cumulative.bytes()
     }
 
-    /// The oldest go first.
+    /// Drops the oldest buckets beyond the limit.
     fn bound(&mut self) {
         let mut over = self.bytes().saturating_sub(self.limits.history_bytes);
         let old = self.buckets.iter().take_while(|bucket| {
@@ -121,7 +120,7 @@ impl Joined {
         self.buckets.drain(..old);
     }
 
-    /// The buckets, and the sum of everything.
+    /// Returns the buckets and the cumulative table.
     pub fn take(&mut self) -> (Vec<Packed>, Vec<Fact>) {
         let again =
             |bucket: Arc<Packed>| Packed::new(bucket.start, bucket.end, bucket.iter().collect());
@@ -132,15 +131,15 @@ impl Joined {
     }
 }
 
-/// Whose a bucket is.
+/// The origin of a bucket: merged before, or of the new profile.
 #[derive(Clone, Copy, PartialEq)]
 enum Of {
     Known,
     New,
 }
 
-/// Of parts that come by time. A wait that is open in a later one of the same profile was counted
-/// in the first.
+/// Returns the facts of buckets ordered by time. A wait that is open in a later bucket of the same
+/// profile was counted in the first.
 fn facts(parts: &[(Arc<Packed>, Of)]) -> Vec<Fact> {
     let mut facts = Vec::new();
     let (mut known, mut new) = (false, false);

@@ -1,10 +1,10 @@
-//! Several profiles -> one: of many hosts, or of one program at several times. Pure: facts add up,
-//! and no sum changes.
+//! Merges several profiles into one: of many hosts, or of one program at several times. Pure: facts
+//! add up, and no sum changes.
 //!
-//! Names decide what is the same: functions, threads' names. A thread stays itself, and stays apart
-//! from one of another host that has its numbers: where two hosts have a process with one number,
-//! that of the second goes by a number that no process can have (above [`PID_MAX`]), and the notice
-//! says which. History is put together by the clocks on the walls.
+//! Functions and threads' names are matched by text. Threads keep their identity, and threads of
+//! different hosts stay apart. If two hosts have a process with the same pid, the second one gets a
+//! new number that no process can have (above [`PID_MAX`]). The notice lists these. Histories are
+//! aligned by wall clock.
 //!
 //! ```text
 //! mod      tables, threads, conditions
@@ -32,30 +32,31 @@ use crate::model::vocabulary::frame::{FileId, FrameCode, Marker, Ns, RawFrame, S
 use crate::model::vocabulary::text::clean;
 use history::Joined;
 
-/// Linux's own limit of process numbers (PID_MAX_LIMIT, 64-bit kernels).
+/// Linux's limit of process ids (PID_MAX_LIMIT, 64-bit kernels).
 pub const PID_MAX: u32 = 1 << 22;
 
-/// Where the first profile begins on the clock of all of them: others may be as much older.
+/// Start of the first profile on the common clock, ns; leaves room for equally much older ones.
 const BEGIN: Ns = 1 << 60;
 
-/// What any two clocks may differ by, some 18 years: sums and differences of times fit.
+/// Maximum difference between two clocks, ns: some 18 years. Sums and differences of times then
+/// fit.
 const APART_MAX: i128 = 1 << 59;
 
-/// Thread time of all profiles together, ns, must fit into 64 bits.
+/// Maximum thread time of all profiles together, ns; it must fit in 64 bits.
 const SUM_MAX: u64 = u64::MAX / 2;
 
-/// Maximum processes that are kept; more are counted.
+/// Maximum processes kept; the rest are only counted.
 const TARGETS_MAX: usize = 10_000;
 
-/// A list of words in one sentence, bytes.
+/// Maximum length of a list in one sentence, bytes.
 const TEXT_MAX: usize = 300;
 
-/// Why a profile cannot be added: nothing of it was.
+/// Why a profile cannot be added. In this case nothing of it was added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unfit {
-    /// Its clock was that far from the first profile's.
+    /// Its clock differs too much from the first profile's.
     Clock,
-    /// Its times are longer than anything lasts.
+    /// Its times exceed the maximum.
     Times,
 }
 
@@ -70,12 +71,12 @@ impl fmt::Display for Unfit {
     }
 }
 
-/// What all profiles have of one thing, in their order, each once.
+/// The distinct values of one property in all profiles, in order of first occurrence.
 #[derive(Default)]
 struct Words(Vec<String>);
 
 impl Words {
-    /// Which of them it is.
+    /// Adds a value if it is new. Returns its index.
     fn add(&mut self, word: &str) -> usize {
         self.0.iter().position(|known| known == word).unwrap_or_else(|| {
             self.0.push(word.to_owned());
@@ -83,36 +84,37 @@ impl Words {
         })
     }
 
-    /// Those that say something: profiles of other tools do not tell all of it.
-    fn told(&self) -> Vec<&str> {
+    /// Returns the values that are not empty: profiles of other tools lack some properties.
+    fn known(&self) -> Vec<&str> {
         self.0.iter().map(String::as_str).filter(|word| !word.is_empty()).collect()
     }
 
     fn text(&self) -> String {
-        clean(&self.told().join(", "), TEXT_MAX).into_owned()
+        clean(&self.known().join(", "), TEXT_MAX).into_owned()
     }
 }
 
-/// One profile after the other, then [`Merger::finish`]. Holds no more than one session does.
+/// Merges profiles one after the other, until [`Merger::finish`]. Uses no more memory than one
+/// session.
 pub struct Merger {
     interner: Interner,
-    /// By what a frame is called, and of which build it is.
+    /// By frame's name and build, and whether it is a marker.
     frames: HashMap<(Named, bool), RawFrame>,
     history: Joined,
-    /// Of the newest profile that had it.
+    /// As of the newest profile that has the thread.
     threads: BTreeMap<ThreadKey, ThreadNow>,
     targets: Vec<(Target, usize)>,
-    /// By number, start and command.
+    /// By pid, start and command.
     target_at: HashMap<(u32, u64, Arc<str>), usize>,
     dropped: usize,
-    /// Hosts by name, and what a process of each goes by.
+    /// Hosts by name, and the merged pid of each of their processes.
     hosts: Words,
     pids: FxHashMap<(usize, u32), u32>,
     used: BTreeSet<u32>,
     next_pid: u32,
-    /// The clock of all: how far it is ahead of that on the wall.
+    /// Offset of the common clock from the wall clock, ns.
     clock: Option<i128>,
-    /// When each profile was made.
+    /// The time span of each profile.
     spans: Vec<(Ns, Ns)>,
     health: Health,
     session: Option<Session>,
@@ -198,8 +200,8 @@ impl Merger {
         Ok(())
     }
 
-    /// What this profile's moments are later by on the clock of all. The first one keeps its own
-    /// beginnings of seconds; others are moved by up to half a second, so that buckets meet.
+    /// Returns the offset of this profile's times to the common clock. The first profile's seconds
+    /// are kept; others are shifted by up to half a second, so that bucket edges coincide.
     fn later(&mut self, snapshot: &Snapshot) -> Result<i128, Unfit> {
         let session = &snapshot.session;
         let (started, at) = snapshot.history.span();
@@ -218,7 +220,7 @@ impl Merger {
         let whole = i128::from(SECOND);
         let later = exact + (whole / 2 - (begin - i128::from(BEGIN) + whole / 2).rem_euclid(whole));
         let far = |moment: Ns| (i128::from(moment) + later - i128::from(BEGIN)).abs() > APART_MAX;
-        // Buckets come by time.
+        // Buckets are ordered by time, so the last ends are the latest.
         let history = &snapshot.history;
         let ends = [
             history.sealed().last().map(|bucket| bucket.end),
@@ -248,7 +250,7 @@ impl Merger {
         health.dropped_buckets = health.dropped_buckets.saturating_add(more.dropped_buckets);
     }
 
-    /// What a process of that host goes by.
+    /// Returns the merged pid of a host's process.
     fn pid(&mut self, host: usize, pid: u32) -> u32 {
         if let Some(known) = self.pids.get(&(host, pid)) {
             return *known;
@@ -265,8 +267,8 @@ impl Merger {
         free
     }
 
-    /// All of it, and what does not match between the profiles, a sentence each. `None`: nothing
-    /// was added.
+    /// Returns the merged profile, and a sentence for each mismatch between the profiles. `None` if
+    /// none was added.
     pub fn finish(mut self) -> Option<(Snapshot, Vec<String>)> {
         let session = self.session.take()?;
         let tables = self.interner.tables();
@@ -322,8 +324,8 @@ impl Merger {
         Some((snapshot, notes))
     }
 
-    /// How much of the time between the first and the last no profile is of, and all of that time,
-    /// ns.
+    /// Returns the time between the first and the last profile that no profile covers, and all of
+    /// that time, ns.
     fn gaps(&self) -> (Ns, Ns) {
         let mut spans = self.spans.clone();
         spans.sort_unstable();
@@ -358,9 +360,9 @@ impl Merger {
             ("kernels", &self.kernels),
             ("versions", &self.versions),
         ] {
-            let told = words.told().len();
-            if told > 1 {
-                notes.push(format!("{told} {what}: {}", words.text()));
+            let known = words.known().len();
+            if known > 1 {
+                notes.push(format!("{known} {what}: {}", words.text()));
             }
         }
         let builds = tables.builds();
@@ -401,7 +403,8 @@ impl Merger {
     }
 }
 
-/// Wall and CPU time of the longer of its two accounts. `None`: more than 64 bits.
+/// Returns wall and CPU time of all history: the larger of sealed buckets and cumulative table,
+/// plus the open buckets. `None` beyond 64 bits.
 fn sums(history: &History) -> (Option<u64>, Option<u64>) {
     let add = |sums: (Option<u64>, Option<u64>), weights: &Weights| {
         (
@@ -422,12 +425,12 @@ fn sums(history: &History) -> (Option<u64>, Option<u64>) {
     open.iter().flat_map(Packed::iter).fold(all, |sums, (_, w)| add(sums, &w))
 }
 
-/// [`Merger::later`] sees to it that this fits, but for moments that no bucket is of.
+/// Shifts a time. [`Merger::later`] ensures that it fits, except for times outside of all buckets.
 fn moved(moment: Ns, later: i128) -> Ns {
     (i128::from(moment) + later).clamp(0, i128::from(2 * BEGIN)) as Ns
 }
 
-/// One profile on its way into the others.
+/// Copies one profile into the merger.
 struct Carry<'a> {
     snapshot: &'a Snapshot,
     merger: &'a mut Merger,
@@ -484,7 +487,7 @@ impl Carry<'_> {
             for (key, weights) in bucket.iter() {
                 let (key, mut weights) = (self.key(&key), self.weights(&weights));
                 if bucket.start == started {
-                    // Waits that were there when it all began were counted nowhere before.
+                    // Waits that were open at the start of the history are not counted before.
                     weights.hits = weights.hits.saturating_add(std::mem::take(&mut weights.open));
                 }
                 if is_open {
@@ -548,7 +551,7 @@ impl Carry<'_> {
         carried
     }
 
-    /// What stands for a frame that is called so.
+    /// Returns the raw frame for this name and build.
     fn frame(&mut self, tables: &Tables, frame: FrameId) -> RawFrame {
         let named = tables.named(frame);
         let is_marker = matches!(tables.frame(frame).decode(), FrameCode::Marker { .. });

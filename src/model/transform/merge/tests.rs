@@ -1,4 +1,4 @@
-//! Recordings of a made-up program on several hosts, put together: every sum stays what it was.
+//! Merges recordings of an invented program on several hosts; all sums must stay the same.
 
 use std::collections::BTreeSet;
 
@@ -22,10 +22,10 @@ const ALL: Range = Range::Cumulative { since: None };
 struct Run {
     host: usize,
     pid: u32,
-    /// ms after [`DATE`], and on its own clock.
+    /// Start: ms after [`DATE`], and on the host's own clock.
     began: u64,
     clock: u64,
-    /// What happens: ms since the last, thread, what it does on which stack.
+    /// Steps: ms since the last one, thread, index into [`CALLS`], stack.
     steps: Vec<(u64, u32, usize, u64)>,
     interval_ms: u64,
 }
@@ -119,8 +119,7 @@ fn merged(snapshots: &[&Snapshot]) -> Snapshot {
     merged_within(snapshots, Limits::default()).0
 }
 
-/// By thread (without its process where that may go by another number), its name, the names of
-/// frames, and state.
+/// By thread (without its pid, which may be replaced), its name, names of frames, and state.
 type Sums = BTreeMap<(u32, String, String, String), Weights>;
 
 fn sums_of(snapshot: &Snapshot, range: Range, sums: &mut Sums) -> (Ns, Ns) {
@@ -132,7 +131,8 @@ fn sums_of(snapshot: &Snapshot, range: Range, sums: &mut Sums) -> (Ns, Ns) {
         let state = key.state.resolve(tables.futex_kind(key.stack)).word();
         let key =
             (key.thread.tid, tables.name(key.name).to_string(), frames.join(";"), state.to_owned());
-        // Moments are compared elsewhere: of equal waits in two profiles either may be told.
+        // Start times are compared elsewhere: of equally long waits in two profiles either may be
+        // kept.
         sums.entry(key).or_default().add(&Weights { longest_from: 0, ..*weights });
     })
 }
@@ -154,7 +154,7 @@ fn threads(snapshot: &Snapshot) -> BTreeSet<ThreadKey> {
 }
 
 fn run() -> impl Strategy<Value = Run> {
-    // Up to minutes between two observations, so that some histories have wider buckets.
+    // Up to 90 s between two observations, so that some histories have wider buckets.
     let step =
         (prop_oneof![4 => 1u64..400, 1 => 400u64..90_000], 1u32..6, 0..CALLS.len(), 10u64..14);
     (0usize..3, 1u32..3, 0u64..200_000, 0u64..5_000, prop::collection::vec(step, 1..60), 5u64..20)
@@ -198,19 +198,19 @@ proptest! {
         let expected = sums(&forward, ALL);
         prop_assert_eq!(&sums(&[&one], ALL), &expected);
         prop_assert_eq!(&sums(&[&other], ALL), &expected);
-        // Nothing is old enough to be gone, so pieces of history have it all, too.
+        // No bucket is old enough to be dropped, so the buckets hold everything too.
         let parts = |snapshots: &[&Snapshot]| sums(snapshots, Range::Rolling(1 << 59));
         if all.iter().all(|snapshot| snapshot.history.oldest() == snapshot.history.span().0) {
             prop_assert_eq!(&parts(&[&one]), &parts(&forward));
             prop_assert_eq!(&parts(&[&other]), &parts(&forward));
         }
-        // Processes of different hosts stay apart.
+        // Processes of different hosts are kept apart.
         let distinct: BTreeSet<(usize, ThreadKey)> =
             runs.iter().zip(&all).flat_map(|(run, one)| threads(one).into_iter().map(|thread| (run.host, thread))).collect();
         prop_assert_eq!(threads(&one).len(), distinct.len());
         let hosts: BTreeSet<(usize, u32)> = runs.iter().map(|run| (run.host, run.pid)).collect();
         prop_assert_eq!(one.targets.len(), hosts.len());
-        // From the first to the last on the wall's clocks, to half a second.
+        // Covers all recordings on the wall clock, to half a second.
         let began = runs.iter().map(|run| run.began).min().unwrap_or(0);
         let off = one.session.started_unix_ns - (DATE + i128::from(began * MS));
         prop_assert!(off.abs() <= i128::from(SECOND / 2), "{}", off);
@@ -264,10 +264,10 @@ fn what_was_at_one_time_is_in_one_piece_of_history() {
     let second = |snapshot: &Snapshot| {
         snapshot.history.sealed().iter().map(|b| (b.end - b.start) / SECOND).collect::<Vec<_>>()
     };
-    // Half a second apart, on clocks of their own: seconds meet.
+    // Starts 300 ms apart on different clocks: their seconds are aligned.
     let both = merged(&[&recorded(&plain(1, 0)), &recorded(&Run { clock: 777, ..plain(2, 300) })]);
     assert_eq!(second(&both), [1, 1]);
-    // A minute later: one after the other.
+    // A minute later: one follows the other.
     let (apart, notes) =
         merged_within(&[&recorded(&plain(1, 60_000)), &recorded(&plain(1, 0))], Limits::default());
     assert_eq!(
@@ -323,7 +323,7 @@ fn a_profile_without_a_date_begins_with_the_others() {
     assert_eq!(merged(&[&foreign]).session.started_unix_ns, 0);
 }
 
-/// The second of two reports that follow each other: a thread waits since before it begins.
+/// Returns the second of two consecutive reports, with a thread whose wait began before it.
 fn second_report() -> Snapshot {
     let mut recorder = Recorder::new(0, Limits::default());
     let thread = ThreadKey { pid: 7, tid: 1, start: 7 };
@@ -415,7 +415,7 @@ fn builds_of_one_file_stay_apart() {
     let (both, notes) = merged_within(&[&old, &new, &old], Limits::default());
     assert!(notes.contains(&"several builds of one file: 2 of app".to_owned()), "{notes:?}");
     assert_eq!(both.tables.builds()["app"], ["01".into(), "02".into()].into());
-    // Each kept its frames, and the same one did not come again.
+    // Each build kept its frames, and none occurs twice.
     let frames = |snapshot: &Snapshot, of: &str| {
         let ids = (0..snapshot.tables.frame_count() as u32).map(FrameId);
         ids.filter(|id| snapshot.tables.named(*id).build_id.as_deref() == Some(of)).count()

@@ -1,12 +1,12 @@
-//! A snapshot whose names say nothing of the program, its machine or its users, and whose figures,
-//! states and structure are the same: functions, classes, modules, files, command lines, hosts and
-//! threads go by keyed hashes of their words.
+//! Redacts a snapshot: its names reveal nothing about the program, its machine or its users; its
+//! figures, states and structure stay the same. Functions, classes, modules, files, command lines,
+//! hosts and threads become keyed hashes of their words.
 //!
-//! What every system has stays readable, where it can be told soundly: the functions of the C
-//! library, the loader, the kernel proper and HotSpot, which are in files of these names and have
-//! no parts of a program's in them; and Java's package `java`, into which no virtual machine lets
-//! others put classes. Of a function that decides about idle time or the kind of a wait its role
-//! stays ([`crate::model::facts::role`]).
+//! Names that exist on every system stay readable if they are certain. These are functions of the C
+//! library, the loader, the kernel proper and HotSpot: in files of these names, without parts of a
+//! program's names. Java's package `java` stays too, since no virtual machine lets programs add
+//! classes to it. A function that decides idle time or the kind of a wait keeps its role
+//! ([`crate::model::facts::role`]).
 
 mod words;
 
@@ -26,10 +26,10 @@ use crate::model::vocabulary::frame::{Marker, ThreadKind};
 use crate::model::vocabulary::thread_names::{UNNAMED, by_rules};
 pub use words::Key;
 
-/// Shared objects whose functions every system has, without their versions.
+/// Shared objects with the same functions on every system, without their versions.
 const PUBLIC: &[&str] = &["libc", "libpthread", "libm", "ld", "ld-linux-x86-64", "libjvm"];
 
-/// Replaces names, the same by the same.
+/// Replaces names; equal names get equal replacements.
 pub struct Redactor {
     key: Key,
     words: HashMap<Arc<str>, Arc<str>>,
@@ -48,7 +48,7 @@ impl Redactor {
             wanted: Wanted { title, ..session.wanted.clone() },
             ..Session::clone(session)
         };
-        // What another tool wrote into its file may be anything.
+        // Another tool's file may contain any text here.
         let capture = match session.is_foreign() {
             true => self.text(&snapshot.capture),
             false => snapshot.capture.clone(),
@@ -86,7 +86,7 @@ impl Redactor {
             let named = tables.named(frame);
             let locations =
                 named.locations.iter().map(|location| self.location(location)).collect();
-            // A build id tells which program it is to whoever has the same file.
+            // A build id identifies the program to anybody with the same file.
             let build_id = named.build_id.as_ref().map(|build_id| self.text(build_id));
             (tables.frame(frame), Named { locations, build_id, ..*named })
         });
@@ -106,8 +106,8 @@ impl Redactor {
         replaced
     }
 
-    /// What stands for a thread's name: one word for those that are one group by the default rules,
-    /// and a number.
+    /// Returns the replacement of a thread's name: the same word for threads of one default group,
+    /// plus a number.
     pub fn thread(&self, name: &str) -> String {
         if OWN_NAMES.contains(&name) {
             return name.to_owned();
@@ -132,7 +132,7 @@ impl Redactor {
                 ..location.clone()
             };
         }
-        // The virtual machine's own code, whose name decides what is one row.
+        // The virtual machine's own code, whose name decides which frames share a row.
         if kind == FrameKind::Jit && is_monitor_enter(location) {
             return location.clone();
         }
@@ -150,7 +150,7 @@ impl Redactor {
         self.with_roles(location, new)
     }
 
-    /// What decides by names must decide the same.
+    /// Appends roles to the new name, so that it leads to the same decisions.
     fn with_roles(&self, old: &Location, new: Location) -> Location {
         let mut roles = Vec::new();
         let was = mark(old);
@@ -174,7 +174,7 @@ impl Redactor {
         }
     }
 
-    /// What a thread waits for, without the names of files, peers and threads.
+    /// Returns what a thread waits for, without the names of files, peers and threads.
     pub fn waits_for(&self, answer: &Answer) -> WaitsFor {
         let WaitsFor { what, fd, object } = answer.waits_for.clone();
         let words = |text: &str| self.key.words(text);
@@ -201,8 +201,8 @@ impl Redactor {
     }
 }
 
-/// The settings without those that decide by names, which are other names now and would tell the
-/// old ones; and whether there were any.
+/// Returns the settings without those that match names: these would reveal the old names and not
+/// match the new ones. Also returns whether there were any.
 pub fn settings(settings: &Settings) -> (Settings, bool) {
     let mut kept = settings.clone();
     let filters = &mut kept.filters;
@@ -223,7 +223,7 @@ pub fn settings(settings: &Settings) -> (Settings, bool) {
     (kept, dropped)
 }
 
-/// `[no unwind info: libfoo.so]`: the words are ours, the name is not.
+/// Redacts a marker: `[no unwind info: libfoo.so]` has sampletop's words and a private name.
 fn marker(key: &Key, text: &str) -> String {
     let inner = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
     let own = |text: &str| OWN_MARKERS.contains(&text) || Marker::is_text(text);
@@ -236,19 +236,19 @@ fn marker(key: &Key, text: &str) -> String {
     }
 }
 
-/// What threads are called that have no name of their own.
+/// Names of threads that have no name of their own.
 const OWN_NAMES: &[&str] = &[projection::ALL, UNNAMED, projection::INTERNAL, "(exited)", "(other)"];
 
-/// Those that stand for something else than a [`Marker`].
+/// Texts of markers that are no [`Marker`].
 const OWN_MARKERS: &[&str] =
     &["[JVM safepoint]", "[every frame hidden]", "[lost from the file]", "frames on the heap"];
 
-/// No class of a program is in that package: the virtual machine refuses it.
+/// Returns whether the function is of Java's package `java`, to which programs cannot add classes.
 fn is_of_java(function: &str, class: &str) -> bool {
     function.starts_with("java.") && (class.is_empty() || class.starts_with("java."))
 }
 
-/// Whether all functions of the module are those of every system.
+/// Returns whether the module has the same functions on every system.
 fn is_public(kind: FrameKind, module: &str) -> bool {
     match kind {
         FrameKind::Kernel => matches!(module, "vmlinux" | ""),
@@ -268,7 +268,7 @@ fn is_public(kind: FrameKind, module: &str) -> bool {
     }
 }
 
-/// The last part of a path.
+/// Returns the last part of a path.
 fn base(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }

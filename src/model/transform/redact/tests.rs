@@ -1,4 +1,4 @@
-//! What names decided they still decide, and nothing of them is left.
+//! Redacted names lead to the same decisions, and no private word remains.
 
 use proptest::prelude::*;
 
@@ -48,7 +48,7 @@ fn functions_that_decide_about_waits_still_do() {
             assert_eq!(mark(&new), mark(&old), "{name} in {module}: {}", new.function);
             let of = |location: &Location| futex::kind_of(std::slice::from_ref(location));
             assert_eq!(of(&new), of(&old), "{name} in {module}: {}", new.function);
-            // Once more, as of a profile that was redacted before.
+            // Redacts again, as for a profile that was redacted before.
             let again = redactor.location(&new);
             assert_eq!((mark(&again), of(&again)), (mark(&old), of(&old)), "{name} in {module}");
         }
@@ -154,7 +154,7 @@ proptest! {
         prop_assert_eq!(group(&one) == group(&other), new_one == new_other, "{} {}", new_one, new_other);
     }
 
-    /// Of letters that no hash has: others may be there by chance.
+    /// Words contain letters that hashes never have, so a match cannot be chance.
     #[test]
     fn no_word_is_left(words in prop::collection::vec("[a-z]{0,4}[a-f][a-z]{0,4}|[A-F][a-z]{3,9}|[0-9]{5,9}|[äöü]{3}", 1..6), by in prop::sample::select(vec!["::", ".", "/", " ", "<", "$", "-"])) {
         let text = words.join(by);
@@ -166,7 +166,7 @@ proptest! {
                 prop_assert!(!out.contains(word.as_str()), "{} in {}", word, out);
             }
         }
-        // The same once more is the same.
+        // Equal names get equal replacements.
         prop_assert_eq!(&Redactor::new(KEY).location(&location(&text, &text, FrameKind::Native)), &new);
     }
 }
@@ -205,7 +205,7 @@ fn a_snapshot_tells_nothing_of_its_program_host_or_user() {
         session: session.into(),
         targets: [target].into(),
         at: 1,
-        // Of a file that another tool wrote.
+        // As in another tool's file.
         capture: "pprof of secretive".into(),
         health: Default::default(),
         tables: Tables::from_parts(parts).expect("sound"),

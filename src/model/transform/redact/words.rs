@@ -1,20 +1,21 @@
-//! Text in which every word is replaced, and all that holds words together stays:
-//! `ns::Type<T>::run` becomes `kv::Mz<Rt>::gh`.
+//! Replaces every word of a text and keeps the characters between them: `ns::Type<T>::run` becomes
+//! `kv::Mz<Rt>::gh`.
 //!
-//! A replacement is a keyed hash: without the key names cannot be tried out, and with it the same
-//! word is the same everywhere. It has no digits and none of the letters `a` to `f`, so that no
-//! rule that makes groups of threads takes parts of it away.
+//! A replacement is a keyed hash. Without the key, names cannot be tested by trial; with it, equal
+//! words get equal replacements everywhere. It has no digits and none of the letters `a` to `f`, so
+//! that no rule for groups of threads removes parts of it.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use siphasher::sip::SipHasher24;
 
-/// 128 secret bits.
+/// A secret key of 128 bits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Key(pub [u64; 2]);
 
 impl Key {
-    /// The same for the same text; whoever cannot guess the text cannot guess the key.
+    /// Derives a key from a text; equal texts give equal keys. The key is as hard to guess as the
+    /// text.
     pub fn of(secret: &[u8]) -> Key {
         Key([0, 1].map(|half| {
             let mut hasher = SipHasher24::new_with_keys(half, 0);
@@ -23,13 +24,13 @@ impl Key {
         }))
     }
 
-    /// From the system's random numbers.
+    /// Returns a key of the system's random numbers.
     pub fn random() -> Key {
         Key([0; 2].map(|_| RandomState::new().build_hasher().finish()))
     }
 }
 
-/// It is in no message and no log.
+/// Hides the key from messages and logs.
 impl std::fmt::Debug for Key {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Key")
@@ -37,7 +38,8 @@ impl std::fmt::Debug for Key {
 }
 
 const LETTERS: &[u8; 16] = b"ghjkmnpqrstvwxyz";
-/// Four bits each: two of a million words are the same with a probability of 3 in 10,000.
+/// Letters of a hash, four bits each. Two of a million words collide with a probability of 3 in
+/// 10,000.
 const LENGTH: usize = 12;
 
 impl Key {
@@ -47,7 +49,7 @@ impl Key {
         hasher.finish()
     }
 
-    /// What stands for a word; it begins with a capital letter where the word does.
+    /// Returns a word's replacement, capitalized as the word is.
     pub fn word(&self, word: &str) -> String {
         let number = self.number(word);
         let mut hash: String = (0..LENGTH)
@@ -59,7 +61,7 @@ impl Key {
         hash
     }
 
-    /// `text` with each of its words replaced. What only a language's grammar says stays.
+    /// Returns `text` with each word replaced. Keeps [`GRAMMAR`].
     pub fn words(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len() * 2);
         let mut rest = text;
@@ -80,12 +82,13 @@ impl Key {
     }
 }
 
-/// Whatever is not ASCII is part of a word: it may be private.
+/// Returns whether the character is part of a word. All non-ASCII characters are, since they may be
+/// private.
 fn part_of_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || !c.is_ascii()
 }
 
-/// Words in function names that are not private.
+/// Parts of function names that are not private.
 const GRAMMAR: &[&str] = &[
     "(anonymous namespace)",
     "<init>",
@@ -100,7 +103,7 @@ const GRAMMAR: &[&str] = &[
     "&mut ",
     "*const ",
     "*mut ",
-    // Of classes that Java's libraries make (`projection::units` knows them).
+    // Parts of class names that Java's libraries generate (`projection::units` lists them too).
     "$$Lambda",
     "$$StringConcat",
     "$$TypeSwitch",
@@ -112,7 +115,7 @@ const GRAMMAR: &[&str] = &[
     "$HibernateProxy",
 ];
 
-/// With which of them the text begins, and no word goes on behind it.
+/// Returns the [`GRAMMAR`] at the start of the text, unless it is only the beginning of a word.
 fn grammar(text: &str) -> Option<&'static str> {
     GRAMMAR.iter().copied().find(|grammar| {
         let rest = text.strip_prefix(grammar);
@@ -127,7 +130,7 @@ mod tests {
 
     const KEY: Key = Key([1, 2]);
 
-    /// Each hash as `x`, or `X`.
+    /// Returns the text with each hash as `x` or `X`.
     fn shape(text: &str) -> String {
         let mut shape = String::new();
         let words = KEY.words(text);

@@ -1,4 +1,4 @@
-//! What a projection means, in the words of the documents: slow, plain, and independent of it.
+//! A slow, simple and independent implementation of projections, after the documentation.
 
 use super::*;
 
@@ -16,7 +16,7 @@ pub(super) fn totals(fact: &FactSpec) -> Totals {
     totals
 }
 
-/// What is shown of a row: its location at first sight, total, self.
+/// A shown row: its location when first seen, total, self.
 pub(super) type Rows = BTreeMap<(String, Vec<String>), (Location, Totals, Totals)>;
 
 pub fn row_name(location: &Location, roll_up: RollUp) -> String {
@@ -27,7 +27,7 @@ pub fn row_name(location: &Location, roll_up: RollUp) -> String {
     }
 }
 
-/// What a location is rolled up to.
+/// Returns the location after roll-up.
 pub(super) fn rolled(location: &Location, roll_up: RollUp) -> Location {
     let Location { function, module, kind, .. } = location;
     let class = function.rsplit_once("::").map(|(class, _)| class);
@@ -42,7 +42,7 @@ pub(super) fn rolled(location: &Location, roll_up: RollUp) -> Location {
     Location { function, module, file: None, line: None, kind: *kind, tier: None }
 }
 
-/// The projection as rows by path.
+/// Returns the projection as rows by path.
 pub(super) fn rows(projection: &Projection, settings: &Settings) -> Rows {
     let mut rows = Rows::new();
     for group in &projection.groups {
@@ -64,7 +64,7 @@ pub(super) fn rows(projection: &Projection, settings: &Settings) -> Rows {
     rows
 }
 
-/// What the words mean, applied to one stack at a time.
+/// Computes the expected result, one stack at a time.
 pub(super) struct Oracle {
     pub shown: Totals,
     /// threads, daemons, focus, ignore, idle
@@ -97,7 +97,7 @@ impl OracleRow {
         }
     }
 
-    /// Heaviest first, then the lowest.
+    /// Returns the heaviest line; of equal ones the lowest.
     pub(super) fn line(&self, metric: Metric) -> Option<u32> {
         let value = |wall_ns, cpu_ns: u64| {
             let mut totals = Totals { wall_ns, cpu_ns, ..Totals::default() };
@@ -209,7 +209,7 @@ impl Oracle {
             kept.truncate(innermost.map_or(1, |innermost| innermost + 2));
         }
 
-        // A thread's own group is called by its newest name in it.
+        // A thread's own group has its newest name within the group.
         let group = match settings.grouping {
             Grouping::Thread => self.thread_group(fact, settings, show_idle, all),
             _ => group,
@@ -252,7 +252,7 @@ impl Oracle {
         }
     }
 
-    /// Of the names a thread was shown under, the one that was interned last.
+    /// Returns the last interned of the names under which a thread was shown.
     pub(super) fn thread_group(
         &self,
         fact: &FactSpec,
@@ -262,7 +262,7 @@ impl Oracle {
     ) -> String {
         let mut alone = settings.clone();
         alone.grouping = Grouping::Name;
-        // The thread filter must see what it saw before.
+        // The thread filter must get the same names as before.
         let names = |fact: &FactSpec| format!("{} ({})", of_kind(NAMES[fact.name]).0, fact.tid);
         let order = all.iter().map(|f| f.name).fold(Vec::new(), |mut order, name| {
             if !order.contains(&name) {
