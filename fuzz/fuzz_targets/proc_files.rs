@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use sampletop::process::threads::{self, Doing};
-use sampletop::process::{list, target};
+use sampletop::process::{process_list, target};
 use sampletop_fuzz::{assert_clean, within};
 
 fuzz_target!(|text: &[u8]| {
@@ -20,7 +20,7 @@ fuzz_target!(|text: &[u8]| {
 /// text, they agree.
 fn stat(text: &[u8]) {
     let (thread, listed, process) =
-        (threads::parse_stat(text), list::Stat::parse(text), target::Stat::parse(text));
+        (threads::parse_stat(text), process_list::Stat::parse(text), target::Stat::parse(text));
     if let Some(listed) = &listed {
         assert_clean(&listed.name, 64);
     }
@@ -39,7 +39,7 @@ fn stat(text: &[u8]) {
 
 fn status(text: &[u8]) {
     let whole = target::Status::parse(text);
-    let uid = list::real_uid(text);
+    let uid = process_list::real_uid(text);
     if let (Some(whole), Some(uid)) = (whole, uid) {
         assert_eq!(whole.uids[0], uid);
     }
