@@ -51,7 +51,7 @@ fn sums(profile: &Value, field: &str) -> (f64, f64, f64) {
             let frame = node["frame"].as_str().expect("text");
             spin += if frame == "spin" { ms(node, field) } else { 0.0 };
             let stands_for_time =
-                ["[cpu, not sampled]", "[threads exited between scans]"].contains(&frame);
+                ["[cpu, not sampled]", "[exited threads, not sampled]"].contains(&frame);
             marked += if stands_for_time { ms(node, field) } else { 0.0 };
         }
     }

@@ -132,7 +132,7 @@ fn without_a_process_it_tells_of_the_machine() {
     let report = String::from_utf8_lossy(&output.stdout).into_owned();
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("a kernel");
     for words in [
-        "Ways of capture, the best first",
+        "Capture backends, best first",
         "Seen here",
         release.trim(),
         "seccomp",

@@ -301,7 +301,7 @@ impl AppState {
             Ok(pid) => pid,
             Err(Refusal::Moved) => {
                 self.say(
-                    "the list has just changed: look which process it is, and press Enter again",
+                    "the list has just changed: check the selected process, then press Enter again",
                 );
                 return Vec::new();
             }

@@ -15,7 +15,7 @@ pub enum Line {
 const LEGEND: &[(&str, &str)] = &[
     ("TOTAL%", "time of this call and everything it calls; 100 % is all that is shown"),
     ("SELF%", "time in the call itself"),
-    ("THR", "how many threads were in it, on average; of metric cpu on a core, of off not"),
+    ("THR", "average number of threads in it; metric cpu counts those on a core, off the others"),
     ("CPU", "how many cores it used, on average"),
     ("STATE", "what its threads did most of that time, and how much of it"),
     ("~", "too few observations to trust the figure yet"),

@@ -5,9 +5,9 @@
 //! event      inputs (keys, snapshots, results) and outputs (effects)
 //! keymap     the one table of keys        key, line_edit   single keys and a line of text
 //! view       what is displayed: snapshot, settings, projection, rows, selection
-//! path, rows, list   expansion and selection by path; rows of the tree; scrolling
+//! row_path, rows, list  expansion and selection by path; rows of the tree; scrolling
 //! prompt, filters, picker, help   drawn over the view
-//! explain, activity, names   the line about the selected row; the history line; short names
+//! explain, activity, short_names  the line about the selected row; the history line; short names
 //! ```
 
 pub mod activity;
@@ -20,11 +20,11 @@ pub mod keymap;
 pub mod layout;
 pub mod line_edit;
 pub mod list;
-pub mod names;
-pub mod path;
 pub mod picker;
 pub mod prompt;
+pub mod row_path;
 pub mod rows;
+pub mod short_names;
 pub mod view;
 
 mod actions;

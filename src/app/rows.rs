@@ -4,7 +4,7 @@
 use crate::model::projection::settings::Settings;
 use crate::model::projection::{Ordered, Projection, Siblings, Totals, is_drawn, swallowed_by};
 
-use super::path::{Branch, Expanded, GroupKey};
+use super::row_path::{Branch, Expanded, GroupKey};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {

@@ -8,7 +8,7 @@ use regex::Regex;
 use super::activity::Activity;
 use super::event::Request;
 use super::list::{List, Step};
-use super::path::{Expanded, Path, RowKey};
+use super::row_path::{Expanded, Path, RowKey};
 use super::rows::{Fold, Row, Tree, What, is_shown};
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::Location;

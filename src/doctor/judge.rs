@@ -109,7 +109,7 @@ fn no_bpf(facts: &Facts) -> Option<String> {
     } else if let Some(missing) = missing_capabilities(facts) {
         format!("{missing} missing")
     } else if facts.own.seccomp == Seccomp::Filter {
-        "a filter of system calls forbids it".into()
+        "a seccomp filter forbids it".into()
     } else {
         why.clone()
     })
@@ -148,7 +148,7 @@ fn no_perf(facts: &Facts) -> Option<String> {
             )
         }
         Some(libc::EPERM) if facts.own.seccomp == Seccomp::Filter => {
-            "a filter of system calls forbids perf_event_open".into()
+            "a seccomp filter forbids perf_event_open".into()
         }
         Some(libc::EACCES) => "the kernel grants no access to it, not even to its owner".into(),
         Some(libc::ENOSYS) => "this kernel is built without perf events".into(),
@@ -178,7 +178,7 @@ fn change(facts: &Facts, best: Option<Kind>, by_stops: bool) -> Option<Change> {
         && let Some(lack) = kernel_lacks_bpf(facts)
     {
         let why = format!(
-            "bpf is out of reach: {lack}; nothing but another kernel, or its boot options, changes that"
+            "bpf cannot work here: {lack}; only another kernel or other boot options change that"
         );
         return Some(Change { unlocks: None, line: None, why });
     }
@@ -194,12 +194,12 @@ fn on_host(facts: &Facts, best: Option<Kind>, by_stops: bool) -> Change {
     if root && best == Some(Kind::CpuOnly) {
         let why = match facts.kernel.yama {
             Some(3) => {
-                "kernel.yama.ptrace_scope 3 closes all processes, to root too, until the machine is booted again"
+                "kernel.yama.ptrace_scope 3 forbids access to all processes, for root too, until the next boot"
             }
             // The kernel's cap_ptrace_access_check requires all capabilities that the target has.
             _ => {
-                "the process has capabilities that are missing here (CapPrm in /proc/PID/status), or a security module keeps you out; \
-                 run sampletop where nothing was taken from root's"
+                "the process has capabilities that are missing here (CapPrm in /proc/PID/status), or a security module denies access; \
+                 run sampletop where root has all capabilities"
             }
         };
         return Change { unlocks: None, line: None, why: why.into() };
@@ -212,11 +212,11 @@ fn on_host(facts: &Facts, best: Option<Kind>, by_stops: bool) -> Change {
     }
     if own.seccomp == Seccomp::Filter || root || !own.first_user_namespace {
         let why = if own.seccomp == Seccomp::Filter {
-            "a filter of system calls that this shell runs under (a sandbox, SystemCallFilter= of a unit) forbids more; run sampletop outside of it"
+            "the seccomp filter of this shell (a sandbox, SystemCallFilter= of a unit) forbids more; run sampletop outside of it"
         } else if root {
             "root's capabilities are cut here (CapabilityBoundingSet= of a unit, a sandbox); run sampletop outside of it"
         } else {
-            "in a user namespace no right counts for perf and BPF; run sampletop outside of it"
+            "capabilities in a user namespace do not count for perf and BPF; run sampletop outside of it"
         };
         return Change { unlocks: Some(for_root(facts)), line: None, why: why.into() };
     }
@@ -242,7 +242,7 @@ fn on_host(facts: &Facts, best: Option<Kind>, by_stops: bool) -> Change {
     let why = match best {
         None => "root may observe the processes of all users",
         _ => {
-            "root is refused nothing of this; a program that is yet to be started can also be started with `sampletop -- COMMAND`"
+            "root has all of these rights; a program that is not running yet can also be started with `sampletop -- COMMAND`"
         }
     };
     Change { unlocks: Some(for_root(facts)), line: Some(by_sudo(facts)), why: why.into() }
@@ -283,7 +283,7 @@ fn in_container(facts: &Facts) -> Change {
     let outside = Change {
         unlocks: Some(for_root(facts)),
         line: None,
-        why: "run sampletop as root outside the container, with the number that the process has there".into(),
+        why: "run sampletop as root outside the container, with the process's pid there".into(),
     };
     let (line, why) = match facts.place.engine {
         // The capabilities of a rootless container are limited to its user namespace.
@@ -292,7 +292,7 @@ fn in_container(facts: &Facts) -> Change {
             let number = format!("podman top {host} pid hpid | awk '$1 == {pid} {{ print $2 }}'");
             (
                 format!("sudo \"$(command -v sampletop)\" -p \"$({number})\""),
-                "outside the container, by its user there",
+                "run this on the host, as the user who runs the container",
             )
         }
         _ if !facts.own.first_user_namespace => return outside,
@@ -300,17 +300,17 @@ fn in_container(facts: &Facts) -> Change {
             format!(
                 "podman run --rm -it --pid=container:{host} {capabilities} --security-opt seccomp=unconfined {program} {target}"
             ),
-            "outside the container: start another one beside it that has the rights, while this one goes on",
+            "run this on the host: it starts a second container with the needed rights; this one keeps running",
         ),
         Engine::Docker => (
             format!("docker run --rm -it --pid=container:{host} {capabilities} {program} {target}"),
-            "outside the container: start another one beside it that has the rights, while this one goes on (Docker 23 or newer)",
+            "run this on the host: it starts a second container with the needed rights; this one keeps running (Docker 23 or newer)",
         ),
         Engine::Kubernetes => (
             format!(
                 "kubectl debug -it {host} --target=CONTAINER --profile=sysadmin --image=IMAGE -- sampletop {target}"
             ),
-            "a container beside it in the same pod; IMAGE is one with sampletop in it, CONTAINER the name that this one has in the pod",
+            "adds a container to the same pod; IMAGE is an image that contains sampletop, CONTAINER the name of this container in the pod",
         ),
         Engine::Other | Engine::Host => return outside,
     };

@@ -15,14 +15,14 @@ const WIDTH: usize = 100;
 pub fn text(facts: &Facts, verdict: &Verdict) -> String {
     let mut out = String::new();
     for (title, lines) in
-        [("", summary(facts, verdict)), ("Ways of capture, the best first", backends(verdict))]
+        [("", summary(facts, verdict)), ("Capture backends, best first", backends(verdict))]
     {
         section(&mut out, title, &lines);
     }
     if let Some(change) = &verdict.change {
         let title = match change.unlocks {
             Some(backend) => format!("To unlock {}", backend.title()),
-            None => "Nothing to be done here".into(),
+            None => "No change here unlocks more".into(),
         };
         section(&mut out, &title, &[("".into(), change.why.clone())]);
         if let Some(line) = &change.line {
@@ -47,7 +47,7 @@ fn summary(facts: &Facts, verdict: &Verdict) -> Vec<(String, String)> {
             "sampletop captures {whom} by states: no stacks. With `--capture ptrace` it also shows stacks; that stops running threads, each for microseconds."
         ),
         Some(backend) => format!("sampletop captures {whom} by {}.", backend.title()),
-        None => format!("sampletop does not profile {whom}."),
+        None => format!("sampletop cannot observe {whom}."),
     };
     vec![("".into(), sentence)]
 }
@@ -56,7 +56,7 @@ fn backends(verdict: &Verdict) -> Vec<(String, String)> {
     let line = |backend: &BackendVerdict| {
         let words = match &backend.lacks {
             None if backend.backend == Kind::Ptrace => {
-                "works; taken only where it is asked for (--capture ptrace)".into()
+                "works; used only with --capture ptrace, because it stops threads".into()
             }
             None => "works".into(),
             Some(lacks) => format!("no: {lacks}. Needs {}", backend.needs),
@@ -69,7 +69,7 @@ fn backends(verdict: &Verdict) -> Vec<(String, String)> {
 fn seen(facts: &Facts) -> Vec<(String, String)> {
     let (kernel, own) = (&facts.kernel, &facts.own);
     let setting = |value: Option<String>| value.unwrap_or_else(|| "not there".into());
-    let ours = |first: bool| if first { "the machine's" } else { "one of its own" };
+    let ours = |first: bool| if first { "the initial one" } else { "not the initial one" };
     let limit = |value: Option<u64>, unit| {
         value.map_or_else(|| "unlimited".into(), |value| format!("{value}{unit}"))
     };
@@ -97,9 +97,9 @@ fn seen(facts: &Facts) -> Vec<(String, String)> {
     ];
     if let Some(target) = &facts.target {
         let same = |same: Option<bool>| match same {
-            Some(true) => "ours",
-            Some(false) => "another than ours",
-            None => "not to be read",
+            Some(true) => "same as sampletop's",
+            Some(false) => "differs from sampletop's",
+            None => "unreadable",
         };
         lines.extend([
             ("process", format!("{} {}", target.pid, target.command)),

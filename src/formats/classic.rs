@@ -195,7 +195,7 @@ fn millis(ns: Ns) -> u64 {
 mod tests {
     use super::*;
     use crate::formats::fixture::{self, MS, ran};
-    use crate::model::projection::{Totals, by_hand};
+    use crate::model::projection::{Totals, test_projections};
 
     fn java(function: &str, line: u32) -> Location {
         let file = function.split('.').rev().nth(1).map(|class| format!("{class}.java").into());
@@ -213,7 +213,7 @@ mod tests {
             .iter()
             .map(|(group, frames, own)| (group.to_string(), frames.clone(), *own))
             .collect();
-        let projection = by_hand::projection(&stacks);
+        let projection = test_projections::projection(&stacks);
         let mut out = Vec::new();
         for group in &projection.groups {
             render(&projection, group, &mut out).expect("memory");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::model::facts::history::History;
 use crate::model::facts::snapshot::{Health, Session, Snapshot, Target};
 use crate::model::facts::tables::{FrameKind, Location, Tables};
-use crate::model::projection::{Projection, Totals, by_hand};
+use crate::model::projection::{Projection, Totals, test_projections};
 use crate::model::vocabulary::frame::{Losses, SECOND};
 use crate::model::vocabulary::state::State;
 
@@ -59,7 +59,7 @@ pub fn projection(stacks: &[Stack]) -> Projection {
     let frames = |stack: &Stack| stack.frames.iter().map(|frame| location(frame)).collect();
     let stacks: Vec<_> =
         stacks.iter().map(|stack| (stack.group.clone(), frames(stack), stack.own)).collect();
-    let mut projection = by_hand::projection(&stacks);
+    let mut projection = test_projections::projection(&stacks);
     (projection.from, projection.till) = (START, START + 10 * SECOND);
     projection
 }

@@ -7,7 +7,7 @@ use super::text::{Pen, cut_end, cut_start, percent, span, width};
 use super::theme::Theme;
 use crate::app::AppState;
 use crate::app::explain::{Now, explain};
-use crate::app::names;
+use crate::app::short_names;
 use crate::model::vocabulary::state::State;
 
 /// Cells between two items on the line.
@@ -52,7 +52,7 @@ pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
         true => {
             let by = app.view.shown.roll_up;
             let links: Vec<_> =
-                app.view.selected_links().into_iter().map(|l| names::short(l, by)).collect();
+                app.view.selected_links().into_iter().map(|l| short_names::short(l, by)).collect();
             if links.is_empty() { String::new() } else { format!("in {}", links.join(" > ")) }
         }
     };

@@ -9,8 +9,8 @@ use super::columns::{Column, Columns, Figures};
 use super::text::{Pen, cut_end, cut_start, width};
 use super::theme::Theme;
 use crate::app::AppState;
-use crate::app::names;
 use crate::app::rows::{Fold, Row, What};
+use crate::app::short_names;
 use crate::model::facts::tables::{FrameKind, Location};
 
 /// Minimum cells of a name, whatever its indentation.
@@ -128,7 +128,7 @@ pub fn put_location(
         theme.kind(location.kind)
     };
     let name = if app.view.short_names {
-        names::short(location, app.view.shown.roll_up)
+        short_names::short(location, app.view.shown.roll_up)
     } else {
         location.function.as_ref().into()
     };

@@ -117,7 +117,7 @@ fn each_block_can_be_lost() {
         let sums = sums(&opened.snapshot);
         let lost = opened.lost.expect("something is missing");
         (
-            lost.replace("the file is damaged or was cut off; missing are ", ""),
+            lost.replace("the file is damaged or was cut off; missing: ", ""),
             [all(&sums[0]), all(&sums[1])],
         )
     };
@@ -213,7 +213,7 @@ fn lost_build_ids_are_told_and_cost_nothing_else() {
     let known = (0..all.frame_count() as u32)
         .filter(|id| all.named(FrameId(*id)).build_id.is_some())
         .count();
-    assert!(lost.ends_with(&format!("missing are all {known} build ids of frames")), "{lost}");
+    assert!(lost.ends_with(&format!("missing: all {known} build ids of frames")), "{lost}");
     assert!(sums(&opened.snapshot) == whole && opened.snapshot.tables.builds().is_empty());
     assert_eq!(all.builds()["shop"].len(), 2);
 }

@@ -114,13 +114,13 @@ fn what_is_no_profile_gets_one_sentence() {
     for foreign in [&b""[..], b"\n", b"{\"schema\":\"sampletop/2\"}", &[0; 5000], &[0xff; 5000]] {
         assert_eq!(
             sentence(foreign),
-            "this is no profile of sampletop's; write one with `sampletop record -o NAME.sampletop`"
+            "this is not a sampletop profile; write one with `sampletop record -o NAME.sampletop`"
         );
     }
     let whole = written(&sessions::session(1, 50, false), &Settings::default());
     assert_eq!(
         sentence(&whole[..30]),
-        "this profile is damaged so far that nothing of it can be read; copy it again from where it was made"
+        "this profile is too damaged to be read; copy it again from where it was recorded"
     );
     // A file of a newer program: its format, its version, and unknown fields.
     let mut newer = saved::block::HEAD.to_vec();
@@ -133,7 +133,7 @@ fn what_is_no_profile_gets_one_sentence() {
     );
     assert_eq!(
         sentence(&newer),
-        "this profile was made by sampletop 9.9 in format 2, and this one reads up to format 1; open it with a sampletop that is as new"
+        "this profile was made by sampletop 9.9 in format 2, and this one reads up to format 1; open it with that version or a newer one"
     );
 }
 

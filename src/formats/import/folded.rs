@@ -52,7 +52,7 @@ pub fn read(bytes: &[u8]) -> Option<Result<Opened, String>> {
         title: "folded stacks".into(),
         capture: "folded".into(),
         notice: Some(
-            "folded stacks tell no unit, threads or states: one of their values is shown as 1 us on a core".into(),
+            "folded stacks have no unit, threads or states: a value of 1 is shown as 1 us on a core".into(),
         ),
         lost: lost.into_iter().collect(),
         ..About::default()

@@ -92,14 +92,14 @@ impl fmt::Display for NotAProfile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NotAProfile::Foreign => {
-                f.write_str("this is no profile of sampletop's; write one with `sampletop record -o NAME.sampletop`")
+                f.write_str("this is not a sampletop profile; write one with `sampletop record -o NAME.sampletop`")
             }
             NotAProfile::Newer { version, format } => write!(
                 f,
-                "this profile was made by sampletop {version} in format {format}, and this one reads up to format {FORMAT}; open it with a sampletop that is as new"
+                "this profile was made by sampletop {version} in format {format}, and this one reads up to format {FORMAT}; open it with that version or a newer one"
             ),
             NotAProfile::Ruined => f.write_str(
-                "this profile is damaged so far that nothing of it can be read; copy it again from where it was made",
+                "this profile is too damaged to be read; copy it again from where it was recorded",
             ),
         }
     }
@@ -231,10 +231,10 @@ fn sentence(
         missing.push("the settings".into());
     }
     let damaged = (!missing.is_empty())
-        .then(|| format!("the file is damaged or was cut off; missing are {}", missing.join(", ")));
+        .then(|| format!("the file is damaged or was cut off; missing: {}", missing.join(", ")));
     let unknown = settings.filter(|unknown| !unknown.is_empty()).map(|unknown| {
         format!(
-            "settings that this version of sampletop does not understand are as by default: {}",
+            "settings that this version of sampletop does not understand have their default: {}",
             unknown.join(", ")
         )
     });

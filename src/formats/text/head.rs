@@ -139,7 +139,7 @@ pub fn conditions(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let stops = match losses.stops {
         0 => "no thread was stopped".to_owned(),
         n => format!(
-            "{n} stops of a thread, 99 % under {}; {} found it in a system call",
+            "{n} stops of a thread, 99 % under {}; {} of them in a system call",
             ms(losses.stop_p99_ns),
             losses.stops_blocked
         ),
@@ -258,7 +258,7 @@ pub fn settings(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         page.field("No kernel", "takes the kernel's frames out; their time goes to their callers")?;
     }
     if let Some(prefixes) = filters.interesting.active() {
-        let text = format!("{}; what is called deeper is time of its caller", prefixes.join(","));
+        let text = format!("{}; time of deeper calls counts for their caller", prefixes.join(","));
         page.field("Interesting", &text)?;
     }
     match filters.min_percent.active() {

@@ -34,7 +34,7 @@ mod units;
 pub mod waits;
 
 #[cfg(test)]
-pub(crate) mod by_hand;
+pub(crate) mod test_projections;
 #[cfg(test)]
 mod tests;
 

@@ -221,7 +221,7 @@ fn by_location(a: &Location, b: &Location) -> Ordering {
 
 #[cfg(test)]
 mod tests {
-    use super::super::by_hand::projection;
+    use super::super::test_projections::projection;
     use super::*;
     use crate::model::facts::tables::FrameKind;
     use crate::model::vocabulary::state::State;

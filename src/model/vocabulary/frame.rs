@@ -164,7 +164,7 @@ pub enum Marker {
     CpuNotSampled = 8,
     /// System time that this backend cannot attribute to a stack.
     KernelNotVisible = 9,
-    /// CPU time of threads that started and exited between two scans.
+    /// CPU time of exited threads, for which no sample was taken.
     ThreadsGone = 10,
     /// There was no observation (sampling stopped, sampletop starved or suspended).
     NotObserved = 11,
@@ -172,7 +172,7 @@ pub enum Marker {
     Other = 12,
     /// Other code has come to this address since the stack was copied, or may have.
     CodeReplaced = 13,
-    /// Frames in the middle of a deep stack that are not kept; how many is not told.
+    /// Frames in the middle of a deep stack that are not kept; their number is not known.
     Folded = 14,
     /// The same of a stack of which only the inner end was copied. The outer end was read later,
     /// and had been the same before.
@@ -222,7 +222,7 @@ impl Marker {
             (Marker::NotSampled, _) => "[running, not sampled]".into(),
             (Marker::CpuNotSampled, _) => "[cpu, not sampled]".into(),
             (Marker::KernelNotVisible, _) => "[in kernel, not visible]".into(),
-            (Marker::ThreadsGone, _) => "[threads exited between scans]".into(),
+            (Marker::ThreadsGone, _) => "[exited threads, not sampled]".into(),
             (Marker::NotObserved, _) => "[not observed]".into(),
             (Marker::Other, _) => "(other)".into(),
             (Marker::CodeReplaced, _) => "[code was replaced]".into(),
@@ -391,7 +391,7 @@ pub struct Observation {
     pub recovered: bool,
 }
 
-/// What the sampler tells the reducer, in order of time per ring.
+/// What the sampler reports to the reducer, in order of time per ring.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     Observation(Observation),
@@ -423,8 +423,8 @@ pub enum Event {
     },
 }
 
-/// The end of one round of looks at one process. Where there are several, their ticks of one round
-/// have the same time.
+/// The end of one scan of one process. With several processes, all ticks of one interval have the
+/// same time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tick {
     pub at: Ns,
@@ -474,7 +474,7 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// Adds what another run lost; of what is no count the worse stays.
+    /// Adds the losses of another run. Of values that are no counts, keeps the larger.
     pub fn add(&mut self, more: &Losses) {
         let stop_p99_ns = self.stop_p99_ns.max(more.stop_p99_ns);
         for (mine, theirs) in [

@@ -155,7 +155,9 @@ fn build(file: &File<'_>, shown: &Shown) -> Result<Opened, String> {
     }
     let mut lost = Vec::new();
     if unread > 0 {
-        lost.push(format!("{unread} parts of the file are no sound samples, functions or places"));
+        lost.push(format!(
+            "{unread} parts of the file are no valid samples, functions or locations"
+        ));
     }
     if places.missing > 0 {
         lost.push(format!("{} frames are missing in it", places.missing));

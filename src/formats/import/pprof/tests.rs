@@ -109,7 +109,7 @@ fn what_is_unsound_is_left_out_and_counted() {
     let lost = one.lost.expect("something is missing");
     assert_eq!(
         lost,
-        "2 parts of the file are no sound samples, functions or places; 2 frames are missing in it"
+        "2 parts of the file are no valid samples, functions or locations; 2 frames are missing in it"
     );
     // Sums that overflow.
     profile.sample.iter_mut().for_each(|sample| sample.value = vec![i64::MAX]);

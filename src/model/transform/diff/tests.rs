@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::model::projection::by_hand;
 use crate::model::projection::settings::RollUp;
+use crate::model::projection::test_projections;
 use crate::model::vocabulary::frame::SECOND;
 
 const MS: u64 = 1_000_000;
@@ -40,7 +40,7 @@ fn profile(stacks: &[Stack<'_>], seconds: u64) -> Projection {
             ((*group).to_owned(), frames, totals(*state, *ms, *hits))
         })
         .collect();
-    let mut projection = by_hand::projection(&stacks);
+    let mut projection = test_projections::projection(&stacks);
     (projection.from, projection.till) = (5 * SECOND, (5 + seconds) * SECOND);
     projection
 }
@@ -208,7 +208,7 @@ fn waiting_for_a_core_makes_samples_worth_less() {
     // A second on a core and nine waiting for one: the samples stand for widely different times.
     let mut busy = totals(State::Run, 1000, 100);
     (busy.wall_ns, busy.states_ns[State::Rdy as usize]) = (10_000 * MS, 9_000 * MS);
-    let crowded = by_hand::projection(&[("a".into(), vec![location("f")], busy)]);
+    let crowded = test_projections::projection(&[("a".into(), vec![location("f")], busy)]);
     let calm = profile(&[("a", "f", State::Run, 1000, 100)], 1);
     let samples =
         |projection: &Projection| per(projection, projection, Per::Run).whole.after.sampled.samples;
@@ -291,7 +291,7 @@ fn projected(stacks: &[Random], seconds: u64) -> Projection {
             (GROUPS[stack.group].to_owned(), frames, stack.own)
         })
         .collect();
-    let mut projection = by_hand::projection(&stacks);
+    let mut projection = test_projections::projection(&stacks);
     (projection.from, projection.till) = (0, seconds * SECOND);
     projection
 }
