@@ -3,7 +3,7 @@
 //! --release`:
 //!
 //! ```text
-//! cargo run --release --example cost [-- WAY|TARGET...]
+//! cargo run --release --example cost [-- BACKEND|TARGET...]
 //! ```
 //!
 //! For each target and backend (all, if none is named) `sampletop record -i 10ms` is started three
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 const ATTACHED: Duration = Duration::from_millis(2500);
 const TURN: Duration = Duration::from_secs(5);
 const ROUNDS: usize = 3;
-const WAYS: [&str; 2] = ["bpf", "perf"];
+const BACKENDS: [&str; 2] = ["bpf", "perf"];
 const TICKS_PER_SECOND: f64 = 100.0;
 
 const TARGETS: [(&str, &str, &str); 10] = [
@@ -117,8 +117,8 @@ fn median(mut values: Vec<f64>, digits: usize) -> String {
 fn main() {
     let named: Vec<String> = std::env::args().skip(1).collect();
     let (named_ways, named): (Vec<String>, Vec<String>) =
-        named.into_iter().partition(|word| WAYS.contains(&word.as_str()));
-    let backends: Vec<&str> = WAYS
+        named.into_iter().partition(|word| BACKENDS.contains(&word.as_str()));
+    let backends: Vec<&str> = BACKENDS
         .into_iter()
         .filter(|backend| named_ways.is_empty() || named_ways.iter().any(|named| named == backend))
         .collect();

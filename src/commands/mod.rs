@@ -31,7 +31,6 @@ mod saved_profile;
 use crate::config::{Config, Mode};
 use crate::demo;
 use crate::exit_code::{ExitCode, Failure};
-use crate::model::facts::snapshot::Snapshot;
 use crate::process::{fatal_signals, privileges};
 use crate::session::live;
 use output::Output;
@@ -97,19 +96,5 @@ fn settle_rights() -> Result<(), Failure> {
 fn lost(what: &str) -> Failure {
     Failure::failed(format!(
         "the {what} was lost because an internal thread died; please report this"
-    ))
-}
-
-/// Fails where the target exited before it was observed.
-fn check_observed(snapshot: &Snapshot) -> Result<(), Failure> {
-    if snapshot.health.losses.samples > 0 || snapshot.health.ticks > 0 {
-        return Ok(());
-    }
-    let pid = snapshot.targets.first().map_or(0, |target| target.pid);
-    Err(Failure::new(
-        ExitCode::EndedEarly,
-        format!(
-            "process {pid} ended before any sample was taken; start it under sampletop with `record -- COMMAND`"
-        ),
     ))
 }

@@ -3,13 +3,13 @@
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
+use super::lost;
 use super::output::Output;
-use super::{check_observed, lost};
 use crate::config::{Config, TargetSpec};
 use crate::exit_code::{ExitCode, Failure};
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::vocabulary::text::clean;
-use crate::session::source::{Progress, Source, Waited};
+use crate::session::source::{Progress, Source, Waited, check_observed};
 use crate::session::{last_session, timed};
 
 /// Interval between two updates of the progress line.

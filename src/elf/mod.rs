@@ -119,15 +119,12 @@ impl Headers {
         let (size, count) = (u16_at(&header, 54)?, u16_at(&header, 56)?.min(SEGMENTS_MAX));
         let mut segments = Vec::new();
         if count > 0 {
-            if usize::from(size) < SEGMENT {
+            let length = SEGMENT * usize::from(count);
+            let table = read_some(read, u64_at(&header, 32)?, length as u64)?;
+            if usize::from(size) != SEGMENT || table.len() < length {
                 return None;
             }
-            let length = u64::from(size) * u64::from(count);
-            let table = read_some(read, u64_at(&header, 32)?, length)?;
-            if (table.len() as u64) < length {
-                return None;
-            }
-            segments = table.chunks_exact(size.into()).filter_map(segment).collect();
+            segments = table.chunks_exact(SEGMENT).filter_map(segment).collect();
         }
         Some(Headers {
             kind: u16_at(&header, 16)?,
@@ -147,12 +144,13 @@ impl Headers {
     /// there. `None` where there are no section headers, or more than `max`.
     pub fn sections(&self, read: &ReadAt<'_>, max: usize) -> Option<Vec<Section>> {
         let SectionTable { offset, entry_size, count, names } = self.table;
-        if offset == 0 || usize::from(entry_size) < SECTION {
+        // With larger entries a count within its limit would still claim gigabytes.
+        if offset == 0 || usize::from(entry_size) != SECTION {
             return None;
         }
         let header = |index: u64| {
             let mut header = [0; SECTION];
-            let at = offset.checked_add(index.checked_mul(u64::from(entry_size))?)?;
+            let at = offset.checked_add(index.checked_mul(SECTION as u64)?)?;
             (read(at, &mut header) == SECTION).then_some(header)
         };
         // Counts beyond 16 bits are kept in section 0 (elf(5)).
@@ -169,8 +167,8 @@ impl Headers {
             index => index.into(),
         })?;
         let names = read_some(read, u64_at(&names, 24)?, u64_at(&names, 32)?.min(NAMES_MAX))?;
-        let table = read_some(read, offset, u64::from(entry_size) * count as u64)?;
-        let headers = table.chunks_exact(entry_size.into()).skip(1);
+        let table = read_some(read, offset, (SECTION * count) as u64)?;
+        let headers = table.chunks_exact(SECTION).skip(1);
         Some(headers.filter_map(|header| section(header, &names)).collect())
     }
 }
@@ -211,4 +209,40 @@ pub fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 
 pub fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads a file with the given size and number of section headers, and notes the longest read.
+    fn longest_read(entry_size: u16, count: u16) -> usize {
+        let mut file = vec![0; 256];
+        file[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        file[40..48].copy_from_slice(&64_u64.to_le_bytes());
+        file[58..60].copy_from_slice(&entry_size.to_le_bytes());
+        file[60..62].copy_from_slice(&count.to_le_bytes());
+        // Section 0, which has the names here too, claims the largest count and as many bytes.
+        file[64 + 32..64 + 40].copy_from_slice(&(SECTIONS_MAX as u64).to_le_bytes());
+        let longest = std::cell::Cell::new(0);
+        let read = |at: u64, buf: &mut [u8]| {
+            longest.set(longest.get().max(buf.len()));
+            let rest = usize::try_from(at).ok().and_then(|at| file.get(at..)).unwrap_or(&[]);
+            let count = rest.len().min(buf.len());
+            buf[..count].copy_from_slice(&rest[..count]);
+            count
+        };
+        let headers = Headers::read(&read).expect("headers without segments");
+        headers.sections(&read, SECTIONS_MAX);
+        longest.get()
+    }
+
+    #[test]
+    fn claimed_sizes_have_a_limit() {
+        for (entry_size, count) in [(64, 0), (64, u16::MAX), (u16::MAX, 0), (u16::MAX, u16::MAX)] {
+            let longest = longest_read(entry_size, count);
+            assert!(longest <= 16 << 20, "{entry_size} {count}: {longest}");
+        }
+        assert_eq!(longest_read(64, 0), SECTION * SECTIONS_MAX, "the table is read");
+    }
 }

@@ -10,7 +10,7 @@ use super::last_session;
 use super::memory::Trimmer;
 use super::projecting::{Answer, Projecting};
 use super::signals::{self, Caught, SIGCONT};
-use super::source::NAMES_WITHIN;
+use super::source::{NAMES_WITHIN, check_observed};
 use super::waiting::Waiting;
 use super::watch::{Aim, Watch};
 use crate::app::{AppConfig, AppState, Effect, Input, ProcessRow, READ_WITHIN, Severity};
@@ -509,24 +509,15 @@ impl Live<'_> {
             Outcome::Asked | Outcome::Terminated if saved => Ok(ExitCode::Success),
             Outcome::Asked | Outcome::Terminated => match child.flatten() {
                 Some(code) if matches!(config.target, Some(TargetSpec::Command(_))) => Ok(code),
-                _ => check_observed(last.as_deref()),
+                _ => {
+                    let has_ended = |snapshot: &&Arc<Snapshot>| {
+                        snapshot.targets.first().is_some_and(|target| target.ended.is_some())
+                    };
+                    last.iter().find(has_ended).map_or(Ok(()), |last| check_observed(last))?;
+                    Ok(ExitCode::Success)
+                }
             },
         }
-    }
-}
-
-/// Fails where the target exited before it was observed.
-fn check_observed(last: Option<&Snapshot>) -> Result<ExitCode, Failure> {
-    let target = last
-        .filter(|snapshot| snapshot.health.ticks == 0)
-        .and_then(|snapshot| snapshot.targets.first())
-        .filter(|target| target.ended.is_some());
-    match target {
-        Some(target) => Err(Failure::new(
-            ExitCode::EndedEarly,
-            format!("process {} ended before any sample was taken", target.pid),
-        )),
-        None => Ok(ExitCode::Success),
     }
 }
 

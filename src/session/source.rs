@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::exit_code::{ExitCode, Failure};
 use crate::model::facts::snapshot::{Snapshot, Target};
 use crate::model::projection::waits::{Answer, Asked};
 
@@ -65,4 +66,18 @@ pub enum Request {
 pub struct Progress {
     pub samples: u64,
     pub dropped: u64,
+}
+
+/// Fails where the target exited before it was observed.
+pub fn check_observed(snapshot: &Snapshot) -> Result<(), Failure> {
+    if snapshot.health.losses.samples > 0 || snapshot.health.ticks > 0 {
+        return Ok(());
+    }
+    let pid = snapshot.targets.first().map_or(0, |target| target.pid);
+    Err(Failure::new(
+        ExitCode::EndedEarly,
+        format!(
+            "process {pid} ended before any sample was taken; start it under sampletop with `record -- COMMAND`"
+        ),
+    ))
 }

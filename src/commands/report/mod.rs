@@ -9,13 +9,13 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::lost;
 use super::output::Output;
-use super::{check_observed, lost};
 use crate::config::{Config, Format, Kept, Reports};
 use crate::exit_code::{ExitCode, Failure};
 use crate::formats;
 use crate::model::facts::snapshot::{Snapshot, Target};
-use crate::session::source::{Request, Source, Waited};
+use crate::session::source::{Request, Source, Waited, check_observed};
 use crate::session::timed;
 use crate::sinks::rotation::{Names, Series, is_directory};
 use pushing::Pushing;
