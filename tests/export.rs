@@ -69,7 +69,7 @@ fn named(raw: RawFrame) -> Named {
         locations.push(location("shop::half_up", Some(Tier::Inlined)));
     }
     let build_id = (module == "shop").then(|| "8f3e21c0a1b2c3d4e5f60718293a4b5c6d7e8f90".into());
-    Named { locations: locations.into(), pending: false, build_id }
+    Named { build_id, ..Named::known(locations) }
 }
 
 fn thread(tid: u32) -> ThreadKey {

@@ -47,7 +47,7 @@ fn named(function: usize) -> Named {
         kind: FrameKind::Native,
         tier: None,
     };
-    Named { locations: [location].into(), pending: false, build_id: None }
+    Named::known([location])
 }
 
 fn thread(tid: u32) -> ThreadKey {

@@ -9,8 +9,8 @@ use std::ops::Range;
 use object::read::{CompressedData, CompressionFormat};
 
 use super::{
-    Headers, PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE, SECTIONS_MAX, SHF_ALLOC, SHF_COMPRESSED,
-    SHF_EXECINSTR, SHT_NOBITS, SHT_NOTE, Section, Segment, u32_at, u64_at,
+    ET_EXEC, Headers, PT_DYNAMIC, PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE, SECTIONS_MAX, SHF_ALLOC,
+    SHF_COMPRESSED, SHF_EXECINSTR, SHT_NOBITS, SHT_NOTE, Section, Segment, u32_at, u64_at,
 };
 
 /// Maximum bytes of an inflated section; one that claims to be larger stays compressed.
@@ -38,6 +38,8 @@ pub struct Elf {
     pub sections: Vec<Section>,
     segments: Vec<Segment>,
     build_id: Option<Vec<u8>>,
+    /// ET_EXEC, ...
+    kind: u16,
 }
 
 impl Elf {
@@ -51,9 +53,28 @@ impl Elf {
         };
         let headers = Headers::read(&read)?;
         let sections = headers.sections(&read, SECTIONS_MAX).unwrap_or_default();
-        let mut elf = Elf { sections, segments: headers.segments, build_id: None };
+        let mut elf =
+            Elf { sections, segments: headers.segments, build_id: None, kind: headers.kind };
         elf.build_id = elf.find_build_id(bytes);
         Some(elf)
+    }
+
+    /// Returns whether the file is an executable: linked for fixed addresses, or with the flag
+    /// DF_1_PIE (binutils 2.26 and later). Some shared objects can be started too, as the C
+    /// library, so an interpreter proves nothing.
+    pub fn is_program(&self, bytes: &[u8]) -> bool {
+        const DT_FLAGS_1: u64 = 0x6fff_fffb;
+        const DF_1_PIE: u64 = 0x0800_0000;
+        let dynamic = || {
+            let segment = self.segments.iter().find(|segment| segment.kind == PT_DYNAMIC)?;
+            let range = file_range(segment.offset, segment.file_size, bytes.len())?;
+            bytes.get(range)
+        };
+        self.kind == ET_EXEC
+            || dynamic().unwrap_or(&[]).chunks_exact(16).any(|entry| {
+                u64_at(entry, 0) == Some(DT_FLAGS_1)
+                    && u64_at(entry, 8).is_some_and(|flags| flags & DF_1_PIE != 0)
+            })
     }
 
     pub fn section(&self, name: &str) -> Option<&Section> {

@@ -54,7 +54,7 @@ impl Names {
     pub fn named(&self, frame: RawFrame) -> Option<Named> {
         let FrameCode::Runtime { id } = frame.decode() else { return None };
         let locations = self.table().named.get(usize::try_from(id).ok()?)?.clone();
-        Some(Named { locations, pending: false, build_id: None })
+        Some(Named::known(locations))
     }
 
     /// Returns the name that stands for this text; `None` where there are too many.

@@ -192,6 +192,11 @@ impl FileNames {
         self.elf.build_id().map(hex)
     }
 
+    /// Returns whether the file is a program and no shared object.
+    pub fn is_program(&self) -> bool {
+        self.elf.is_program(self.bytes.get())
+    }
+
     /// Returns the bytes of memory used, without mapped files.
     pub fn weight(&self) -> usize {
         let tables = self.symbols.weight() + self.dynamic.weight() + self.plt.weight();

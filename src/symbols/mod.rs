@@ -24,6 +24,7 @@ mod file_symbols;
 mod go_names;
 mod intern;
 mod kernel;
+mod origin;
 mod placeholder;
 mod symtab;
 mod unwind_entry;

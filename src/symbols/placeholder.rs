@@ -86,11 +86,11 @@ pub fn kind(file: &MappedFile) -> FrameKind {
 }
 
 fn pending(function: String, module: &str, kind: FrameKind) -> Named {
-    Named { locations: one(function, module, kind), pending: true, build_id: None }
+    Named { pending: true, ..Named::known(one(function, module, kind)) }
 }
 
 fn last(function: String, module: &str, kind: FrameKind) -> Named {
-    Named { locations: one(function, module, kind), pending: false, build_id: None }
+    Named::known(one(function, module, kind))
 }
 
 fn one(function: String, module: &str, kind: FrameKind) -> Arc<[Location]> {

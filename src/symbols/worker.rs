@@ -18,9 +18,10 @@ use super::debugfile::{Root, SearchPath};
 use super::file_symbols::{FileNames, NoNames, Spot, Step, Trust};
 use super::intern::Interner;
 use super::kernel::Kernel;
-use super::{Resolved, placeholder};
+use super::{Resolved, origin, placeholder};
 use crate::model::facts::tables::{FrameKind, Location, Named, Tier};
 use crate::model::vocabulary::frame::{FileId, FrameCode, RawFrame};
+use crate::model::vocabulary::role::Origin;
 use crate::model::vocabulary::text::{NAME_CAP, clean_bytes};
 use crate::process::filebytes::Version;
 use crate::process::files::{FileKind, Files, MappedFile};
@@ -286,12 +287,12 @@ impl Worker {
             return Ok(None);
         }
         self.shared.damaged.fetch_add(damaged, Ordering::Relaxed);
-        let build_id = names.build_id().map(|id| self.strings.get(&id));
-        let module = self.strings.get(&placeholder::module(&self.files, id, file));
-        let named = found
-            .into_iter()
-            .map(|steps| self.named(steps, &module, &build_id))
-            .collect::<Vec<_>>();
+        let of = OfFile {
+            build_id: names.build_id().map(|id| self.strings.get(&id)),
+            origin: origin::of(&file.path, names.is_program()),
+            module: self.strings.get(&placeholder::module(&self.files, id, file)),
+        };
+        let named = found.into_iter().map(|steps| self.named(steps, &of)).collect::<Vec<_>>();
         Ok(Some(
             portion
                 .iter()
@@ -339,20 +340,20 @@ impl Worker {
         }
     }
 
-    fn named(&mut self, steps: Vec<Step>, module: &Arc<str>, build_id: &Option<Arc<str>>) -> Named {
+    fn named(&mut self, steps: Vec<Step>, of: &OfFile) -> Named {
         let locations = steps
             .into_iter()
             .enumerate()
             .map(|(depth, step)| Location {
                 function: self.strings.get(&step.function),
-                module: module.clone(),
+                module: of.module.clone(),
                 file: step.file.map(|file| self.strings.get(&file)),
                 line: step.line,
                 kind: FrameKind::Native,
                 tier: (depth > 0).then_some(Tier::Inlined),
             })
             .collect();
-        Named { locations, pending: false, build_id: build_id.clone() }
+        Named { locations, pending: false, build_id: of.build_id.clone(), origin: of.origin }
     }
 
     /// Names generated code, in a file or not: one row for the whole region, as otherwise every
@@ -369,6 +370,13 @@ impl Worker {
         };
         portion.iter().map(|frame| Resolved { frame: *frame, named: last(frame) }).collect()
     }
+}
+
+/// What all frames of a file have in common.
+struct OfFile {
+    module: Arc<str>,
+    build_id: Option<Arc<str>>,
+    origin: Origin,
 }
 
 fn open(file: &MappedFile) -> std::io::Result<Opened> {

@@ -370,8 +370,7 @@ fn hostile() -> Snapshot {
             line: Some(3),
             ..Location::named(name, FrameKind::Native)
         };
-        recorder
-            .set_named(raw, Named { locations: [location].into(), pending: false, build_id: None });
+        recorder.set_named(raw, Named::known([location]));
     }
     recorder.close(start + SECOND);
     let view = recorder.view();

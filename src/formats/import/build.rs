@@ -16,6 +16,7 @@ use crate::model::projection::settings::{Metric, Range, Settings};
 use crate::model::vocabulary::frame::{
     FrameCode, Marker, Ns, RawFrame, RawName, ThreadKey, ThreadKind,
 };
+use crate::model::vocabulary::role::Origin;
 use crate::model::vocabulary::state::{RawState, State};
 use crate::model::vocabulary::text::clean;
 
@@ -95,7 +96,12 @@ impl Builder {
     /// empty, and its texts are clean.
     pub fn frame(&mut self, mut locations: Vec<Location>, build_id: Option<Arc<str>>) -> RawFrame {
         locations.truncate(INLINED_MAX);
-        let named = Named { locations: locations.into(), pending: false, build_id };
+        let named = Named {
+            locations: locations.into(),
+            pending: false,
+            build_id,
+            origin: Origin::Unknown,
+        };
         if let Some(frame) = self.frames.get(&named) {
             return *frame;
         }

@@ -5,7 +5,7 @@
 //! bytes     numbers and text
 //! session   conditions, health, targets; how much there is of everything else
 //! settings  what the view was set to
-//! tables    names of threads, frames, builds of their files, stacks
+//! tables    names of threads, frames, builds and origins of their files, stacks
 //! history   buckets of facts, and the cumulative table
 //! threads   what threads were doing at the end
 //! ```
@@ -51,6 +51,7 @@ pub mod kind {
     pub const CUMULATIVE: u32 = 8;
     pub const SEALED: u32 = 9;
     pub const BUILDS: u32 = 10;
+    pub const ORIGINS: u32 = 11;
 }
 
 /// Writes `snapshot` and `settings`. The only errors are those of `out`.
@@ -154,7 +155,7 @@ pub fn read(file: &[u8]) -> Result<Opened, NotAProfile> {
         of(&[kind::SETTINGS]).next().and_then(|block| settings::read(&unpack(block, &mut budget)?));
 
     let mut tables = tables::Found::new(found.counts.tables);
-    for block in of(&[kind::NAMES, kind::FRAMES, kind::BUILDS, kind::STACKS]) {
+    for block in of(&[kind::NAMES, kind::FRAMES, kind::BUILDS, kind::ORIGINS, kind::STACKS]) {
         let bytes = unpack(block, &mut budget);
         bytes.and_then(|bytes| tables.take(block.kind, &bytes, &mut budget));
     }

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::model::projection::settings::{
-    Filter, Grouping, Metric, Range, Rename, RollUp, Settings, SortColumn, pattern,
+    Filter, Grouping, Level, Metric, Range, Rename, RollUp, Settings, SortColumn, Whose, pattern,
 };
 use crate::model::vocabulary::text::clean;
 
@@ -15,6 +15,8 @@ pub fn write(settings: &Settings) -> Vec<u8> {
         grouping,
         rename,
         filters,
+        level,
+        whose,
         range,
         idle,
         idle_at,
@@ -39,6 +41,9 @@ pub fn write(settings: &Settings) -> Vec<u8> {
         "skip_daemon": filters.skip_daemon,
         // As text, which is parsed back exactly.
         "min_percent": filter_as(&filters.min_percent, |percent| json!(percent.to_string())),
+        "level": level.word(),
+        // As `["pattern", whether it is the user's]`.
+        "whose": whose.iter().map(|w| json!([w.pattern.as_str(), w.mine])).collect::<Vec<_>>(),
         "range": match range {
             Range::Rolling(ns) => json!({ "rolling_ns": ns }),
             Range::Cumulative { since } => json!({ "since_ns": since }),
@@ -88,6 +93,9 @@ pub fn read(block: &[u8]) -> Option<(Settings, Vec<String>)> {
         sort: words.take("sort", |v| {
             SortColumn::ALL.into_iter().find(|s| one_of(v, &|w| w == sort_word(*s)))
         }),
+        level: words
+            .take("level", |v| Level::ALL.into_iter().find(|l| one_of(v, &|w| w == l.word()))),
+        whose: words.take("whose", |v| list(v, whose)),
         idle: words.take("idle", Value::as_bool),
         idle_at: words.take("idle_at", |v| list(v, regex)),
         reverse: words.take("reverse", Value::as_bool),
@@ -154,6 +162,11 @@ fn rule(value: &Value) -> Option<Rename> {
     Some(Rename { pattern: regex(expression)?, text })
 }
 
+fn whose(value: &Value) -> Option<Whose> {
+    let [expression, mine] = value.as_array()?.as_slice() else { return None };
+    Some(Whose { pattern: regex(expression)?, mine: mine.as_bool()? })
+}
+
 fn percent(value: &Value) -> Option<f64> {
     value.as_str()?.parse().ok().filter(|percent| (0.0..=100.0).contains(percent))
 }
@@ -182,6 +195,8 @@ mod tests {
             range: Range::Cumulative { since: Some(u64::MAX) },
             idle: true,
             idle_at: vec![pattern("pool").expect("a pattern")],
+            level: Level::Mine,
+            whose: vec![Whose { pattern: pattern("^lua_").expect("a pattern"), mine: false }],
             sort: SortColumn::State,
             reverse: true,
             ..Settings::default()

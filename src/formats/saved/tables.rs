@@ -16,6 +16,7 @@ use crate::model::facts::tables::{
     FrameId, FrameKind, Location, NameId, Named, Parts, StackId, Tables, Tier,
 };
 use crate::model::vocabulary::frame::{FrameCode, Marker, RawFrame, ThreadKind};
+use crate::model::vocabulary::role::Origin;
 use crate::model::vocabulary::state::FutexKind;
 use crate::model::vocabulary::text::{NAME_CAP, clean};
 
@@ -107,6 +108,13 @@ pub fn write(tables: &Tables, out: &mut dyn Write) -> io::Result<()> {
         }
         block.end(out)?;
     }
+
+    let mut block = Listed::new(kind::ORIGINS);
+    for id in (0..counts.frames).map(|id| FrameId(id as u32)) {
+        block.list.number(tables.named(id).origin as u64);
+        block.next(out)?;
+    }
+    block.end(out)?;
 
     let mut block = Listed::new(kind::STACKS);
     let mut before = 0;
@@ -222,6 +230,8 @@ pub struct Found {
     frames: Vec<Option<(RawFrame, Named)>>,
     /// By frame. Empty if the file holds no builds.
     builds: Vec<Option<Arc<str>>>,
+    /// By frame. Older files hold none.
+    origins: Vec<Origin>,
     stacks: Vec<Option<(StackId, FrameId, FutexKind)>>,
     /// The numbers of entries that the file promises.
     counts: Counts,
@@ -235,6 +245,7 @@ impl Found {
             names: vec![None; counts.names],
             frames: vec![None; counts.frames],
             builds: vec![None; if counts.builds > 0 { counts.frames } else { 0 }],
+            origins: vec![Origin::Unknown; counts.frames],
             stacks: vec![None; counts.stacks],
             counts,
             strings: HashMap::new(),
@@ -252,9 +263,10 @@ impl Found {
             budget.take(text.len() + 64)?;
             strings.push(self.intern(&clean(text, NAME_CAP)));
         }
-        for id in
-            first..first.checked_add(take.count(if kind == kind::BUILDS { 1 } else { 2 })?)?
-        {
+        for id in first..first.checked_add(take.count(match kind {
+            kind::BUILDS | kind::ORIGINS => 1,
+            _ => 2,
+        })?)? {
             match kind {
                 kind::NAMES => {
                     let name =
@@ -270,6 +282,7 @@ impl Found {
                         if take.flag()? { Some(string(&mut take, &strings)?) } else { None };
                     *self.builds.get_mut(id)? = build_id;
                 }
+                kind::ORIGINS => *self.origins.get_mut(id)? = Origin::from_code(take.number()?),
                 _ => {
                     let before =
                         if id == first { None } else { self.stacks.get(id - 1).copied().flatten() };
@@ -301,11 +314,8 @@ impl Found {
         };
         let text: Arc<str> = LOST.into();
         let raw = RawFrame::marker(Marker::Other);
-        let locations = Arc::new([Location {
-            function: text.clone(),
-            ..Location::named("", FrameKind::Marker)
-        }]);
-        let unnamed = (raw, Named { locations, pending: false, build_id: None });
+        let unknown = Location { function: text.clone(), ..Location::named("", FrameKind::Marker) };
+        let unnamed = (raw, Named::known([unknown]));
         let names = self
             .names
             .into_iter()
@@ -315,6 +325,9 @@ impl Found {
             self.frames.into_iter().map(|frame| frame.unwrap_or(unnamed.clone())).collect();
         for ((_, named), build_id) in frames.iter_mut().zip(self.builds) {
             named.build_id = build_id;
+        }
+        for ((_, named), origin) in frames.iter_mut().zip(self.origins) {
+            named.origin = origin;
         }
         // The substitute for lost stacks gets the id after all others.
         let lost_frame = FrameId(frames.len() as u32);
@@ -372,7 +385,8 @@ fn frame(
         true => RawFrame::marker(Marker::Other),
         false => RawFrame::new(FrameCode::Runtime { id: id as u64 }),
     };
-    Some(known.then(|| (raw, Named { locations: locations.into(), pending, build_id: None })))
+    let named = Named { pending, ..Named::known(locations) };
+    Some(known.then_some((raw, named)))
 }
 
 fn stack(id: usize, before: u32, take: &mut Take<'_>) -> Option<(StackId, FrameId, FutexKind)> {

@@ -7,7 +7,7 @@
 //! enter in libjvm is a mutex and a condition.) If no frame further out has a kind, a futex wait is
 //! `wait` anyway.
 
-use crate::model::facts::role;
+use crate::model::facts::redacted;
 use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::vocabulary::qualified::segments;
 use crate::model::vocabulary::state::FutexKind::{self, Lock, Sleep, Wait};
@@ -144,8 +144,8 @@ const JAVA: &[(&str, &str, FutexKind)] = &[
 ];
 
 fn kind_of_name(function: &str) -> Option<FutexKind> {
-    if let Some(mut roles) = role::of(function) {
-        return roles.find_map(role::to_futex);
+    if let Some(mut roles) = redacted::of(function) {
+        return roles.find_map(redacted::to_futex);
     }
     let path = segments(function);
     let (method, outer) = path.split_last()?;

@@ -10,7 +10,8 @@
 //! buckets      writes history; history: reads it; packed, chunks: store it
 //! tables       interned stacks and names of frames; interner writes them
 //! snapshot     an immutable view of all of it
-//! futex, role  the kind of a futex wait, by its callers; roles of replaced names in waits
+//! futex        the kind of a futex wait, by its callers
+//! redacted     roles of functions in replaced names
 //! ```
 
 pub mod buckets;
@@ -22,7 +23,7 @@ pub mod history;
 pub mod interner;
 pub mod packed;
 pub mod recorder;
-pub mod role;
+pub mod redacted;
 pub mod snapshot;
 pub mod tables;
 pub mod thread;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use crate::model::facts::chunks::Chunks;
 use crate::model::vocabulary::frame::{FrameCode, Marker, RawFrame, ThreadKind};
+use crate::model::vocabulary::role::Origin;
 use crate::model::vocabulary::state::FutexKind;
 
 /// A whole stack: a node of the prefix tree. 0 is the empty stack.
@@ -141,9 +142,21 @@ pub struct Named {
     /// or its equivalent in another tool's profile. Not part of [`Location`], since a function is
     /// the same in all builds.
     pub build_id: Option<Arc<str>>,
+    /// Where its code was loaded from. Not part of [`Location`] either: it is the same function.
+    pub origin: Origin,
 }
 
 impl Named {
+    /// Returns final names of a frame, without a known build or origin.
+    pub fn known(locations: impl Into<Arc<[Location]>>) -> Named {
+        Named {
+            locations: locations.into(),
+            pending: false,
+            build_id: None,
+            origin: Origin::Unknown,
+        }
+    }
+
     /// Returns the name of a frame before its file is read: its offset, `pending`. A marker's name
     /// is its text.
     pub fn unnamed(frame: RawFrame) -> Named {
@@ -163,7 +176,7 @@ impl Named {
             kind,
             tier: None,
         };
-        Named { locations: Arc::new([location]), pending, build_id: None }
+        Named { locations: Arc::new([location]), pending, build_id: None, origin: Origin::Unknown }
     }
 }
 
@@ -341,7 +354,7 @@ mod tests {
         ] {
             assert!(tables(stacks, frames).is_none(), "{stacks:?}");
         }
-        let nameless = Named { locations: [].into(), pending: false, build_id: None };
+        let nameless = Named::known([]);
         assert!(
             Tables::from_parts(Parts {
                 frames: vec![(RawFrame::marker(Marker::Torn), nameless)],

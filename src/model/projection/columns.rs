@@ -29,6 +29,18 @@ impl Columns {
         Columns { wall_ns, cpu_ns, off_ns, hits: zeros(), cpu_hits: zeros(), ..Columns::default() }
     }
 
+    /// Adds a row without time; returns its number.
+    pub fn push(&mut self) -> u32 {
+        let Columns { wall_ns, cpu_ns, off_ns, hits, cpu_hits, longest, states_ns } = self;
+        let row = wall_ns.len() as u32;
+        [wall_ns, cpu_ns, off_ns, hits, cpu_hits].into_iter().for_each(|column| column.push(0));
+        if !longest.is_empty() {
+            longest.push((0, 0));
+        }
+        states_ns.iter_mut().filter(|column| !column.is_empty()).for_each(|column| column.push(0));
+        row
+    }
+
     pub fn add(&mut self, row: u32, totals: &Totals) {
         let at = row as usize;
         self.wall_ns[at] += totals.wall_ns;

@@ -8,6 +8,7 @@ use super::rows::Rows;
 use super::safepoint;
 use crate::model::facts::tables::{FrameKind, Location, StackId, Tables};
 use crate::model::projection::settings::{Grouping, Settings};
+use crate::model::vocabulary::role::Role;
 
 /// The settings' result for one location.
 #[derive(Clone, Copy, Default)]
@@ -21,6 +22,8 @@ pub(super) struct Verdict {
     /// A kernel frame without a name: consecutive ones are shown as one.
     pub anonymous: bool,
     pub stops: Stops,
+    /// Whose code it is, with the user's corrections.
+    pub role: Role,
 }
 
 /// The role of a frame in a safepoint stop or in entering a monitor.
@@ -108,7 +111,13 @@ impl Verdicts {
             Some(prefixes) => prefixes.iter().any(|prefix| begins(location, prefix)),
             None => false,
         };
-        Verdict { interesting, ..by_function }
+        let role = match (interesting, corrected(settings, location)) {
+            (_, Some(role)) => role,
+            // Who names what is interesting means to see it.
+            (true, None) => Role::App,
+            (false, None) => rows.role(id),
+        };
+        Verdict { interesting, role, ..by_function }
     }
 
     pub(super) fn of_location(&self, id: u32) -> Verdict {
@@ -136,6 +145,7 @@ fn judge_function(settings: &Settings, location: &Location, mark: Mark) -> Verdi
             _ => false,
         },
         anonymous: location.is_unnamed_kernel(),
+        role: Role::default(),
         stops: match location {
             stop if safepoint::is_marker(stop) => Stops::Here,
             enters if monitor::is_frame(enters) => Stops::Enters,
@@ -148,6 +158,19 @@ fn judge_function(settings: &Settings, location: &Location, mark: Mark) -> Verdi
             mark
         },
     }
+}
+
+/// Returns the role of a frame by the user's corrections; `None` if none matches.
+fn corrected(settings: &Settings, location: &Location) -> Option<Role> {
+    if matches!(location.kind, FrameKind::Marker | FrameKind::Thread) {
+        return None;
+    }
+    let texts = [&*location.function, &*location.module, location.file.as_deref().unwrap_or("")];
+    let whose = settings
+        .whose
+        .iter()
+        .rfind(|whose| texts.iter().any(|text| !text.is_empty() && whose.pattern.is_match(text)))?;
+    Some(if whose.mine { Role::App } else { Role::Library })
 }
 
 /// Returns whether the function, module or file begins with the prefix. A file also matches by its

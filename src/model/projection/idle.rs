@@ -20,7 +20,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use crate::model::facts::role;
+use crate::model::facts::redacted;
 use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::vocabulary::frame::ThreadKind;
 use crate::model::vocabulary::state::State;
@@ -153,35 +153,47 @@ pub(in crate::model) enum Mark {
 
 /// Returns the role of a frame by the built-in list.
 pub(in crate::model) fn mark(location: &Location) -> Mark {
-    let [waits, loops, plumbing, c_library, joins] = &*LISTS;
+    let [.., c_library, _] = &*LISTS;
     let name = &location.function;
     let is_java = location.kind == FrameKind::Java;
-    let otherwise = if is_java { Mark::Java } else { Mark::Nothing };
-    if let Some(roles) = role::of(name) {
+    match mark_of_name(name, location.kind) {
+        Mark::Nothing if redacted::of(name).is_none() && c_library.is_match(&location.module) => {
+            Mark::Plumbing
+        }
+        Mark::Nothing if is_java => Mark::Java,
+        mark => mark,
+    }
+}
+
+/// Returns the role of a frame by its name alone; [`Mark::Nothing`] without one.
+pub(super) fn mark_of_name(name: &str, kind: FrameKind) -> Mark {
+    let [waits, loops, plumbing, _, joins] = &*LISTS;
+    let is_java = kind == FrameKind::Java;
+    if let Some(roles) = redacted::of(name) {
         let mut marks = roles.filter_map(|role| match role {
-            role::WAITS => Some(Mark::Waits),
-            role::LOOP => Some(Mark::Loop),
-            role::PLUMBING => Some(Mark::Plumbing),
-            role::MAIN => Some(Mark::Main),
-            role::JOIN => Some(Mark::Join),
+            redacted::WAITS => Some(Mark::Waits),
+            redacted::LOOP => Some(Mark::Loop),
+            redacted::PLUMBING => Some(Mark::Plumbing),
+            redacted::MAIN => Some(Mark::Main),
+            redacted::JOIN => Some(Mark::Join),
             _ => None,
         });
-        return marks.next().unwrap_or(otherwise);
+        return marks.next().unwrap_or_default();
     }
-    if location.kind == FrameKind::Kernel {
+    if kind == FrameKind::Kernel {
         Mark::Plumbing
     } else if waits.is_match(name) {
         Mark::Waits
     } else if loops.is_match(name) {
         Mark::Loop
-    } else if plumbing.is_match(name) || c_library.is_match(&location.module) {
+    } else if plumbing.is_match(name) {
         Mark::Plumbing
     } else if is_java && name.ends_with(".main") {
         Mark::Main
     } else if is_java && joins.is_match(name) {
         Mark::Join
     } else {
-        otherwise
+        Mark::Nothing
     }
 }
 

@@ -24,6 +24,7 @@ mod monitor;
 mod nodes;
 mod ordered;
 mod read;
+mod roles;
 mod rows;
 mod safepoint;
 mod samples;
@@ -48,7 +49,7 @@ use crate::model::facts::tables::NameId;
 use crate::model::projection::settings::{Grouping, Metric, Settings};
 use crate::model::vocabulary::frame::{Ns, ThreadKey, ThreadKind};
 
-pub use collapse::{Chain, chain, heaviest, hottest_group, hottest_path, is_drawn, swallowed_by};
+pub use collapse::{Chain, chain, heaviest, is_drawn, is_small, swallowed_by};
 pub use confidence::{Confidence, HITS_NEEDED, confidence, seconds_for_one_percent};
 pub use group::{ALL, INTERNAL, NO_MATCH};
 pub(in crate::model) use idle::{Mark, mark};
@@ -56,6 +57,7 @@ pub use methods::Method;
 pub(in crate::model) use monitor::is_enter as is_monitor_enter;
 pub use nodes::Siblings;
 pub use ordered::{Node, Ordered};
+pub(in crate::model) use roles::role;
 pub use samples::{Frame, Sample, Samples, samples};
 pub use totals::Totals;
 pub use units::is_of;
@@ -300,8 +302,8 @@ impl Projector {
             filters.no_kernel,
         );
         let rules = format!(
-            "{:?} {frames:?} {:?} {:?}",
-            settings.grouping, settings.rename, settings.idle_at
+            "{:?} {frames:?} {:?} {:?} {:?}",
+            settings.grouping, settings.rename, settings.idle_at, settings.whose
         );
         let renamed = self.rows.update(&snapshot.tables);
         self.rows.roll_up(settings.roll_up);

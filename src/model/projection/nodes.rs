@@ -11,6 +11,7 @@ use super::columns::{Columns, NONE};
 use super::lines::{At, Places};
 use crate::model::facts::tables::Location;
 use crate::model::projection::settings::Metric;
+use crate::model::vocabulary::role::Role;
 
 /// Flag in [`Nodes::at`]: several locations; the other bits are an index into [`Nodes::spans`].
 const SEVERAL: u32 = 1 << 31;
@@ -32,6 +33,16 @@ impl Iterator for Siblings<'_> {
     }
 }
 
+/// A frame on its way into the tree.
+#[derive(Clone, Copy)]
+pub(super) struct Seen {
+    pub row: u32,
+    pub location: u32,
+    pub role: Role,
+    /// See [`Nodes::entries`].
+    pub is_entry: bool,
+}
+
 #[derive(Clone, Debug, Default)]
 pub(super) struct Nodes {
     pub parents: Vec<u32>,
@@ -40,6 +51,11 @@ pub(super) struct Nodes {
     pub next_sibling: Vec<u32>,
     /// Identifies the row (a function, line, class ...); see [`super::rows::Rows::row`].
     pub rows: Vec<u32>,
+    /// Whose code it is.
+    pub roles: Vec<Role>,
+    /// By node: it stands for all that its caller, the user's function, calls elsewhere through
+    /// this entry. So its time is self time of the caller too.
+    pub entries: Vec<bool>,
     /// The location of each node, or [`SEVERAL`].
     at: Vec<u32>,
     spans: Vec<(u32, u32)>,
@@ -62,11 +78,13 @@ impl Nodes {
     }
 
     /// Adds a node below `parent`, or a root: then `first_root` is the first of its siblings.
-    pub fn push(&mut self, parent: u32, row: u32, location: u32, first_root: &mut u32) -> u32 {
+    pub fn push(&mut self, parent: u32, seen: Seen, first_root: &mut u32) -> u32 {
         let node = self.parents.len() as u32;
         self.parents.push(parent);
-        self.rows.push(row);
-        self.at.push(location);
+        self.rows.push(seen.row);
+        self.roles.push(seen.role);
+        self.entries.push(seen.is_entry);
+        self.at.push(seen.location);
         self.first_child.push(NONE);
         self.own.push(NONE);
         let first = match parent {
@@ -163,6 +181,21 @@ impl Nodes {
             self.totals.set_off(node, off_ns);
         }
         self.totals.add_up(&self.parents);
+    }
+
+    /// Adds the time of entries to their callers' self time. To be called after [`Nodes::add_up`],
+    /// which must count it once.
+    pub fn add_entries_to_callers(&mut self) {
+        for node in (0..self.len()).filter(|node| self.entries[*node]) {
+            let (parent, own) = (self.parents[node], self.own[node]);
+            if parent == NONE || own == NONE {
+                continue;
+            }
+            if self.own[parent as usize] == NONE {
+                self.own[parent as usize] = self.owns.push();
+            }
+            self.owns.add(self.own[parent as usize], &self.owns.get(own));
+        }
     }
 
     /// Computes the off-CPU time of a group; its own time is that of stacks without a node.

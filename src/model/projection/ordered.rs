@@ -9,6 +9,7 @@ use super::nodes::Siblings;
 use super::{Group, Method, Projection, Totals};
 use crate::model::facts::tables::Location;
 use crate::model::projection::settings::{Metric, Settings, SortColumn};
+use crate::model::vocabulary::role::Role;
 
 /// A node of a call tree: one row (function, line, class ...) on one path.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +45,17 @@ impl Projection {
 
     pub fn parent(&self, node: u32) -> Option<u32> {
         Some(self.nodes.parents[node as usize]).filter(|parent| *parent != NONE)
+    }
+
+    /// Returns whose code the node is.
+    pub fn role(&self, node: u32) -> Role {
+        self.nodes.roles[node as usize]
+    }
+
+    /// Returns whether the node stands for all that its caller, the user's function, calls
+    /// elsewhere through this entry. Its time is self time of the caller too.
+    pub fn is_entry(&self, node: u32) -> bool {
+        self.nodes.entries[node as usize]
     }
 
     /// Returns the node's name with any one of its lines; see [`Projection::location`].
@@ -132,6 +144,11 @@ impl<'a> Ordered<'a> {
         self.projection.value(node, self.metric)
     }
 
+    /// Returns the self time of a node in the metric.
+    pub fn own(&self, node: u32) -> u64 {
+        self.projection.nodes.own_value(node, self.metric)
+    }
+
     pub(super) fn by_group(&self, a: &Group, b: &Group) -> Ordering {
         // Threads with equal names are ordered by their ids.
         let first = |group: &Group| group.threads.first().map(|t| t.thread);
@@ -139,7 +156,8 @@ impl<'a> Ordered<'a> {
         self.by(&(&a.total, &a.own), &(&b.total, &b.own), by_name)
     }
 
-    pub(super) fn by_node(&self, a: u32, b: u32) -> Ordering {
+    /// Compares two nodes in the order of the settings.
+    pub fn by_node(&self, a: u32, b: u32) -> Ordering {
         let nodes = &self.projection.nodes;
         self.by(&(self.projection, a), &(self.projection, b), || {
             by_location(nodes.name(a), nodes.name(b))

@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use super::lines::Places;
 use super::monitor;
+use super::roles::role;
 use super::safepoint;
 use super::units::unit;
 use crate::model::facts::tables::{FrameId, FrameKind, Location, Tables};
 use crate::model::projection::settings::RollUp;
 use crate::model::vocabulary::frame::FrameCode;
+use crate::model::vocabulary::role::{Origin, Role};
 
 /// Identifies a row under roll-up function, whatever the tier. (A virtual machine may first
 /// interpret a method, then compile it, and finally inline it.)
@@ -40,6 +42,8 @@ pub(super) struct Rows {
     /// The function of each location.
     function_of: Vec<u32>,
     by_function: HashMap<Function, u32>,
+    /// Whose code each location is, before the user's corrections.
+    roles: Vec<Role>,
     /// The class, package and module of each location, which are locations too. Computed on first
     /// use.
     units: [Vec<u32>; 3],
@@ -74,11 +78,11 @@ impl Rows {
         let start = self.list.len() as u32;
         for location in named.locations.iter() {
             let id = if safepoint::is_stop(location) {
-                self.location_id(&safepoint::marker())
+                self.location_id(&safepoint::marker(), Origin::Unknown)
             } else if monitor::is_enter(location) {
-                self.location_id(&monitor::frame())
+                self.location_id(&monitor::frame(), Origin::Unknown)
             } else {
-                self.location_id(location)
+                self.location_id(location, named.origin)
             };
             self.list.push(id);
         }
@@ -91,7 +95,8 @@ impl Rows {
         Span { start, end: self.list.len() as u32 }
     }
 
-    fn location_id(&mut self, location: &Location) -> u32 {
+    /// Returns the number of the location. Its role is that of the first frame with this location.
+    fn location_id(&mut self, location: &Location, origin: Origin) -> u32 {
         if let Some(id) = self.by_location.get(location) {
             return *id;
         }
@@ -104,6 +109,7 @@ impl Rows {
         let next = self.by_function.len() as u32;
         self.function_of.push(*self.by_function.entry(function).or_insert(next));
         let of_line = Location { tier: None, ..location.clone() };
+        self.roles.push(role(location, origin));
         let location = Arc::new(location.clone());
         let places = Arc::make_mut(&mut self.places);
         places.locations.push(location.clone());
@@ -125,7 +131,7 @@ impl Rows {
         let mut units = std::mem::take(&mut self.units[nth]);
         for id in units.len()..self.location_count() {
             let unit = unit(self.location(id as u32), by);
-            units.push(unit.map_or(id as u32, |unit| self.location_id(&unit)));
+            units.push(unit.map_or(id as u32, |unit| self.location_id(&unit, Origin::Unknown)));
         }
         // Units occur on no stack.
         units.extend(units.len() as u32..self.location_count() as u32);
@@ -146,7 +152,7 @@ impl Rows {
 
     /// Returns the row of equally named threads within a group.
     pub(super) fn thread_row(&mut self, name: &str, by: RollUp) -> (u32, u32) {
-        let location = self.location_id(&Location::named(name, FrameKind::Thread));
+        let location = self.location_id(&Location::named(name, FrameKind::Thread), Origin::Unknown);
         // It is its own unit.
         match by {
             RollUp::Function => (self.function_of(location), location),
@@ -156,6 +162,10 @@ impl Rows {
 
     pub(super) fn location(&self, id: u32) -> &Arc<Location> {
         &self.places.locations[id as usize]
+    }
+
+    pub(super) fn role(&self, location: u32) -> Role {
+        self.roles[location as usize]
     }
 
     pub(super) fn places(&self) -> &Arc<Places> {

@@ -79,6 +79,39 @@ impl RollUp {
     }
 }
 
+/// Which frames are rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Level {
+    /// The user's functions; what they call elsewhere is one row per entry below them. A stack
+    /// without any has its outermost library function.
+    Mine,
+    /// All frames; chains of calls share a line where a view can do that.
+    Chains,
+    /// All frames, each on a line of its own.
+    #[default]
+    All,
+}
+
+impl Level {
+    pub const ALL: [Level; 3] = [Level::Mine, Level::Chains, Level::All];
+    pub fn word(self) -> &'static str {
+        match self {
+            Level::Mine => "mine",
+            Level::Chains => "chains",
+            Level::All => "all",
+        }
+    }
+}
+
+/// The user's correction of whose code matching frames are.
+#[derive(Clone, Debug)]
+pub struct Whose {
+    /// Matched on function, module and file.
+    pub pattern: regex::Regex,
+    /// The user's own code; else it is a library's.
+    pub mine: bool,
+}
+
 /// The grouping of threads.
 #[derive(Clone, Debug, Default)]
 pub enum Grouping {
@@ -185,6 +218,9 @@ pub struct Settings {
     /// Applied in order under [`Grouping::Rules`], after the default rules.
     pub rename: Vec<Rename>,
     pub filters: Filters,
+    pub level: Level,
+    /// Of several that match a frame, the last holds.
+    pub whose: Vec<Whose>,
     pub range: Range,
     /// Show time spent waiting for work.
     pub idle: bool,
@@ -203,6 +239,8 @@ impl Default for Settings {
             grouping: Grouping::Rules,
             rename: Vec::new(),
             filters: Filters::default(),
+            level: Level::default(),
+            whose: Vec::new(),
             range: Range::Rolling(30 * crate::model::vocabulary::frame::SECOND),
             idle: false,
             idle_at: Vec::new(),

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use super::columns::{Columns, NONE};
 use super::lines::Places;
-use super::nodes::Nodes;
+use super::nodes::{Nodes, Seen};
 use super::{Group, GroupThread, Projection, Totals};
 use crate::model::facts::tables::Location;
 use crate::model::vocabulary::frame::{ThreadKey, ThreadKind};
+use crate::model::vocabulary::role::Role;
 
 /// Returns a projection of stacks: group name, frames outermost first (empty: all hidden), time.
 /// Each group is one thread, and each location a row.
@@ -42,7 +43,13 @@ pub fn projection(stacks: &[(String, Vec<Location>, Totals)]) -> Projection {
                 locations.push(Arc::new(frame.clone()));
                 locations.len() - 1
             }) as u32;
-            let push = || nodes.push(at, row, row, &mut group.first_root);
+            let push = || {
+                nodes.push(
+                    at,
+                    Seen { row, location: row, role: Role::App, is_entry: false },
+                    &mut group.first_root,
+                )
+            };
             at = *children.entry((nth, at, row)).or_insert_with(push);
         }
         match at {

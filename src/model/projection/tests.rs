@@ -1,6 +1,7 @@
 //! Each rule of a projection, on an example small enough to compute by hand.
 
 mod filters;
+mod mine;
 mod paths;
 mod properties;
 mod samples;
@@ -89,9 +90,9 @@ impl World {
         let frame = RawFrame::new(FrameCode::Code { file: FileId(1), offset, exact: false });
         self.frames.insert(text.to_owned(), frame);
         self.interner.stack(&[frame]);
-        let locations =
+        let locations: Vec<Location> =
             text.split('+').enumerate().map(|(depth, text)| location(text, depth > 0)).collect();
-        self.interner.set_named(frame, Named { locations, pending: false, build_id: None });
+        self.interner.set_named(frame, Named::known(locations));
         frame
     }
 

@@ -12,11 +12,12 @@ use super::Totals;
 use super::columns::{Columns, NONE};
 use super::filter::{Stops, Verdicts};
 use super::lines::At;
-use super::nodes::Nodes;
+use super::nodes::{Nodes, Seen};
 use super::read::Cell;
 use super::rows::Rows;
 use crate::model::facts::tables::{FrameId, StackId, Tables};
-use crate::model::projection::settings::Settings;
+use crate::model::projection::settings::{Level, Settings};
+use crate::model::vocabulary::role::Role;
 
 /// A shown frame on the stacks of one group.
 #[derive(Clone, Copy)]
@@ -26,6 +27,9 @@ struct Entry {
     /// [`NONE`] until time is attached here or further in.
     node: u32,
     location: u32,
+    role: Role,
+    /// It stands for what its caller calls elsewhere; see [`Nodes::entries`].
+    is_entry: bool,
     /// The stack whose innermost frame contains this one.
     stack: StackId,
     /// Time of the stacks that include this entry.
@@ -42,6 +46,8 @@ struct Place {
     deepest: u32,
     /// The entry that gets the time of this very stack.
     attach: u32,
+    /// Under [`Level::Mine`]: the way out of the user's code below `deepest`, or [`NONE`].
+    way_out: u32,
     /// The interesting cut includes one more shown frame.
     one_more: bool,
     /// The thread was stopped here, or enters a monitor: frames further in belong to that.
@@ -53,8 +59,14 @@ struct Place {
 /// (Smaller in tests, whose small trees must use the table too.)
 const FEW: u32 = if cfg!(test) { 2 } else { 16 };
 
-const NOWHERE: Place =
-    Place { walk: 0, deepest: NONE, attach: NONE, one_more: false, within: Stops::No };
+const NOWHERE: Place = Place {
+    walk: 0,
+    deepest: NONE,
+    attach: NONE,
+    way_out: NONE,
+    one_more: false,
+    within: Stops::No,
+};
 
 /// Memory that is reused for the next projection.
 #[derive(Default)]
@@ -65,9 +77,9 @@ pub(super) struct Scratch {
     entries: Vec<Entry>,
     /// Number of children of each node.
     fans: Vec<u32>,
-    /// (parent node, or the group counted down from the top; row) -> node, for more than [`FEW`]
-    /// children.
-    children: FxHashMap<(u32, u32), u32>,
+    /// (parent node, or the group counted down from the top; row; whether it is an entry) -> node,
+    /// for more than [`FEW`] children.
+    children: FxHashMap<(u32, u32, bool), u32>,
     stacks: Vec<StackId>,
     path: Vec<u32>,
     /// Some nodes were seen at several locations.
@@ -124,6 +136,23 @@ pub(super) struct Builder<'a> {
     pub scratch: &'a mut Scratch,
 }
 
+/// Returns whether a frame that is not the user's gets the time below it, instead of the way out
+/// that is known so far. `of_app`: the user's code calls it; then the first function that is not a
+/// runtime's names the way out. Elsewhere the outermost library function does, or else the
+/// outermost frame of the most telling kind.
+fn is_way_out(of_app: bool, known: Option<Role>, next: Role) -> bool {
+    let rank = |role: Role| match role {
+        Role::App | Role::Library => 3,
+        Role::Runtime => 2,
+        Role::Wait => 1,
+        Role::Kernel | Role::Marker => 0,
+    };
+    match known {
+        None => !of_app || next != Role::Runtime,
+        Some(known) => !of_app && rank(next) > rank(known),
+    }
+}
+
 impl Builder<'_> {
     /// Builds the trees. `order`: indexes of the shown cells, grouped in the order of `heads`.
     pub(super) fn build(mut self, cells: &[Cell], order: &[u32], heads: &[Head]) -> Trees {
@@ -154,7 +183,8 @@ impl Builder<'_> {
                 continue;
             }
             if let (NONE, Some((row, place))) = (above, head.and_then(|head| head.inner)) {
-                above = self.scratch.child(NONE, row, place, number as u32, &mut nodes, group);
+                let seen = Seen { row, location: place, role: Role::Marker, is_entry: false };
+                above = self.scratch.child(NONE, seen, number as u32, &mut nodes, group);
             }
             let node = self.node_of(entry, above, number as u32, &mut nodes, group);
             attached[*index as usize] = node;
@@ -177,6 +207,7 @@ impl Builder<'_> {
             }
         }
         nodes.add_up();
+        nodes.add_entries_to_callers();
         for group in &mut groups {
             nodes.add_up_off(group.first_root, &mut group.own, &mut group.total);
         }
@@ -208,6 +239,7 @@ impl Builder<'_> {
 
     fn walk(&mut self, stack: StackId) -> Place {
         let cut = self.settings.filters.interesting.active().is_some();
+        let mine = self.settings.level == Level::Mine;
         let scratch = &mut *self.scratch;
         scratch.stacks.clear();
         let mut at = stack;
@@ -248,6 +280,7 @@ impl Builder<'_> {
                         self.verdicts.of_location(scratch.entries[caller as usize].location)
                     });
                     place.deepest = caller;
+                    place.way_out = NONE;
                     place.one_more = cut && of_caller.is_some_and(|verdict| verdict.interesting);
                     if !cut || place.one_more {
                         place.attach = caller;
@@ -262,15 +295,32 @@ impl Builder<'_> {
                     continue;
                 }
                 let entry = scratch.entries.len() as u32;
-                let parent = std::mem::replace(&mut place.deepest, entry);
-                scratch.entries.push(Entry {
-                    parent,
+                let mut made = Entry {
+                    parent: place.deepest,
                     node: NONE,
                     location: *location,
+                    role: verdict.role,
+                    is_entry: false,
                     stack,
                     wall_ns: 0,
                     cpu_ns: 0,
-                });
+                };
+                if mine && !matches!(verdict.role, Role::App | Role::Marker) {
+                    let known = scratch.entries.get(place.way_out as usize);
+                    let of_app = scratch
+                        .entries
+                        .get(place.deepest as usize)
+                        .is_some_and(|caller| caller.role == Role::App);
+                    if is_way_out(of_app, known.map(|known| known.role), verdict.role) {
+                        made.is_entry = of_app;
+                        scratch.entries.push(made);
+                        (place.way_out, place.attach) = (entry, entry);
+                    }
+                    continue;
+                }
+                let parent = std::mem::replace(&mut place.deepest, entry);
+                place.way_out = NONE;
+                scratch.entries.push(made);
                 // The cut keeps root .. the interesting frame nearest the leaf, plus one callee;
                 // else the root alone.
                 if !cut || verdict.interesting || place.one_more || parent == NONE {
@@ -308,10 +358,12 @@ impl Builder<'_> {
         }
         while let Some(entry) = scratch.path.pop() {
             let by = self.settings.roll_up;
-            let (row, place) = self.rows.row(scratch.entries[entry as usize].location, by);
+            let Entry { location, role, is_entry, .. } = scratch.entries[entry as usize];
+            let (row, location) = self.rows.row(location, by);
             // Consecutive frames of one unit share a row.
             if !(by.joins() && node != NONE && nodes.rows[node as usize] == row) {
-                node = scratch.child(node, row, place, group, nodes, tree);
+                let seen = Seen { row, location, role, is_entry };
+                node = scratch.child(node, seen, group, nodes, tree);
             }
             scratch.entries[entry as usize].node = node;
         }
@@ -324,8 +376,7 @@ impl Scratch {
     fn child(
         &mut self,
         node: u32,
-        row: u32,
-        place: u32,
+        seen: Seen,
         group: u32,
         nodes: &mut Nodes,
         tree: &mut TreeGroup,
@@ -338,21 +389,25 @@ impl Scratch {
             node => (nodes.first_child[node as usize], &mut self.fans[node as usize]),
         };
         let found = match *fan <= FEW {
-            true => nodes.siblings(first).find(|child| nodes.rows[*child as usize] == row),
-            false => self.children.get(&(above, row)).copied(),
+            true => nodes.siblings(first).find(|child| {
+                let child = *child as usize;
+                (nodes.rows[child], nodes.entries[child]) == (seen.row, seen.is_entry)
+            }),
+            false => self.children.get(&(above, seen.row, seen.is_entry)).copied(),
         };
         if let Some(found) = found {
-            self.several |= nodes.see(found, place);
+            self.several |= nodes.see(found, seen.location);
             return found;
         }
         *fan += 1;
         let many = *fan > FEW;
         let first_of_many = *fan == FEW + 1;
         self.fans.push(0);
-        let made = nodes.push(node, row, place, &mut tree.first_root);
+        let made = nodes.push(node, seen, &mut tree.first_root);
         let family = if first_of_many { FEW as usize + 1 } else { usize::from(many) };
         for child in nodes.siblings(made).take(family) {
-            self.children.insert((above, nodes.rows[child as usize]), child);
+            let key = (above, nodes.rows[child as usize], nodes.entries[child as usize]);
+            self.children.insert(key, child);
         }
         made
     }

@@ -5,6 +5,7 @@
 //! ```text
 //! frame         frames, stacks, and the events that capture emits
 //! state         what a thread is doing, by its system call
+//! role          whose code a frame is
 //! qualified     the parts of a demangled name
 //! thread_names  what names of threads that do the same have in common
 //! text          what makes strings of a target safe to show
@@ -12,6 +13,7 @@
 
 pub mod frame;
 pub mod qualified;
+pub mod role;
 pub mod state;
 pub mod text;
 pub mod thread_names;

@@ -319,9 +319,9 @@ proptest! {
         let mut growing = World::new();
         let named = |world: &mut World, frame: usize, pending: bool| {
             let raw = world.frame(FRAMES[frame]);
-            let proper = FRAMES[frame].split('+').enumerate().map(|(depth, text)| location(text, depth > 0)).collect();
-            let locations = if pending { [location("app!0x77", false)].into() } else { proper };
-            world.interner.set_named(raw, Named { locations, pending, build_id: None });
+            let proper: Vec<Location> = FRAMES[frame].split('+').enumerate().map(|(depth, text)| location(text, depth > 0)).collect();
+            let locations = if pending { vec![location("app!0x77", false)] } else { proper };
+            world.interner.set_named(raw, Named { pending, ..Named::known(locations) });
         };
         for frame in late {
             named(&mut growing, frame, true);

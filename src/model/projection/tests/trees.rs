@@ -389,19 +389,15 @@ fn a_projector_follows_names_that_come_late() {
     };
     world.fact("main", "start;late", State::Run, 5);
     let late = world.frames["late"];
-    world.interner.set_named(
-        late,
-        Named { locations: [location("0x77", false)].into(), pending: true, build_id: None },
-    );
+    world
+        .interner
+        .set_named(late, Named { pending: true, ..Named::known([location("0x77", false)]) });
     let mut projector = Projector::default();
     let snapshot = world.snapshot();
     let before = world.project_with(&mut projector, &snapshot, &settings);
     assert_eq!((before.total.wall_ns, before.hidden.focus.wall_ns), (0, 5));
 
-    world.interner.set_named(
-        late,
-        Named { locations: [location("work:3", false)].into(), pending: false, build_id: None },
-    );
+    world.interner.set_named(late, Named::known([location("work:3", false)]));
     let snapshot = world.snapshot();
     let after = world.project_with(&mut projector, &snapshot, &settings);
     assert_shows(

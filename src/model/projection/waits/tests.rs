@@ -251,10 +251,7 @@ fn named_wait(frames: &[&str]) -> Lock {
             module: module.into(),
             ..Location::named(name.trim_start_matches('!'), kind)
         };
-        interner.set_named(
-            *raw,
-            Named { locations: [location].into(), pending: false, build_id: None },
-        );
+        interner.set_named(*raw, Named::known([location]));
     }
     of_names(&interner.tables(), stack)
 }

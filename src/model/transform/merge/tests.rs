@@ -397,10 +397,10 @@ fn builds_of_one_file_stay_apart() {
         parts.frames = (0..tables.frame_count() as u32)
             .map(|id| {
                 let named = tables.named(FrameId(id));
-                let locations = (named.locations.iter())
+                let locations: Vec<Location> = (named.locations.iter())
                     .map(|location| Location { module: "app".into(), ..location.clone() })
                     .collect();
-                let named = Named { locations, pending: false, build_id: Some(build_id.into()) };
+                let named = Named { build_id: Some(build_id.into()), ..Named::known(locations) };
                 (tables.frame(FrameId(id)), named)
             })
             .collect();

@@ -6,7 +6,7 @@
 //! library, the loader, the kernel proper and HotSpot: in files of these names, without parts of a
 //! program's names. Java's package `java` stays too, since no virtual machine lets programs add
 //! classes to it. A function that decides idle time or the kind of a wait keeps its role
-//! ([`crate::model::facts::role`]).
+//! ([`crate::model::facts::redacted`]).
 
 mod words;
 
@@ -14,15 +14,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::model::facts::futex;
-use crate::model::facts::role;
+use crate::model::facts::redacted;
 use crate::model::facts::snapshot::{Session, Snapshot, Target, Wanted};
 use crate::model::facts::tables::{
     FrameId, FrameKind, Location, NameId, Named, Parts, StackId, Tables,
 };
 use crate::model::projection::settings::{Filter, Grouping, Settings};
 use crate::model::projection::waits::{Answer, Object, WaitsFor, read_call};
-use crate::model::projection::{self, Mark, is_monitor_enter, mark};
+use crate::model::projection::{self, Mark, is_monitor_enter, mark, role};
 use crate::model::vocabulary::frame::{Marker, ThreadKind};
+use crate::model::vocabulary::role::Origin;
 use crate::model::vocabulary::thread_names::{UNNAMED, by_rules};
 pub use words::Key;
 
@@ -85,7 +86,7 @@ impl Redactor {
         let frames = (0..tables.frame_count()).map(|id| FrameId(id as u32)).map(|frame| {
             let named = tables.named(frame);
             let locations =
-                named.locations.iter().map(|location| self.location(location)).collect();
+                named.locations.iter().map(|l| self.location(l, named.origin)).collect();
             // A build id identifies the program to anybody with the same file.
             let build_id = named.build_id.as_ref().map(|build_id| self.text(build_id));
             (tables.frame(frame), Named { locations, build_id, ..*named })
@@ -119,7 +120,7 @@ impl Redactor {
         }
     }
 
-    pub fn location(&mut self, location: &Location) -> Location {
+    pub fn location(&mut self, location: &Location, origin: Origin) -> Location {
         let Location { function, module, file, line, kind, tier } = location;
         let (line, kind, tier) = (*line, *kind, *tier);
         if kind == FrameKind::Marker {
@@ -147,30 +148,34 @@ impl Redactor {
         let function_for_all = if is_public { function.clone() } else { self.text(function) };
         let file = file.as_ref().map(|file| self.text(file));
         let new = Location { function: function_for_all, module, file, line, kind, tier };
-        self.with_roles(location, new)
+        self.with_roles(location, new, origin)
     }
 
     /// Appends roles to the new name, so that it leads to the same decisions.
-    fn with_roles(&self, old: &Location, new: Location) -> Location {
+    fn with_roles(&self, old: &Location, new: Location, origin: Origin) -> Location {
         let mut roles = Vec::new();
         let was = mark(old);
         if mark(&new) != was {
             roles.extend(match was {
                 Mark::Nothing | Mark::Java => None,
-                Mark::Waits => Some(role::WAITS),
-                Mark::Loop => Some(role::LOOP),
-                Mark::Plumbing => Some(role::PLUMBING),
-                Mark::Main => Some(role::MAIN),
-                Mark::Join => Some(role::JOIN),
+                Mark::Waits => Some(redacted::WAITS),
+                Mark::Loop => Some(redacted::LOOP),
+                Mark::Plumbing => Some(redacted::PLUMBING),
+                Mark::Main => Some(redacted::MAIN),
+                Mark::Join => Some(redacted::JOIN),
             });
         }
         let kind = |location: &Location| futex::kind_of(std::slice::from_ref(location));
         if kind(&new) != kind(old) {
-            roles.extend(kind(old).map(role::of_futex));
+            roles.extend(kind(old).map(redacted::of_futex));
+        }
+        let was = role(old, origin);
+        if role(&new, origin) != was {
+            roles.extend(redacted::of_code_role(was));
         }
         match roles.is_empty() {
             true => new,
-            false => Location { function: role::with(&new.function, &roles).into(), ..new },
+            false => Location { function: redacted::with(&new.function, &roles).into(), ..new },
         }
     }
 

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::model::projection::waits::{Asked, Lock};
 use crate::model::vocabulary::frame::{Syscall, ThreadKey};
+use crate::model::vocabulary::role::Origin;
 
 const KEY: Key = Key([7, 8]);
 
@@ -44,12 +45,12 @@ fn functions_that_decide_about_waits_still_do() {
             ("drv", FrameKind::Kernel),
         ] {
             let old = location(name, module, kind);
-            let new = redactor.location(&old);
+            let new = redactor.location(&old, Origin::Unknown);
             assert_eq!(mark(&new), mark(&old), "{name} in {module}: {}", new.function);
             let of = |location: &Location| futex::kind_of(std::slice::from_ref(location));
             assert_eq!(of(&new), of(&old), "{name} in {module}: {}", new.function);
             // Redacts again, as for a profile that was redacted before.
-            let again = redactor.location(&new);
+            let again = redactor.location(&new, Origin::Unknown);
             assert_eq!((mark(&again), of(&again)), (mark(&old), of(&old)), "{name} in {module}");
         }
     }
@@ -75,7 +76,7 @@ fn what_every_system_has_stays_and_nothing_else_does() {
         ("java.Acme.get", "com.Acme", FrameKind::Java, false),
         ("acme", "/tmp/perf.map", FrameKind::Jit, false),
     ] {
-        let new = redactor.location(&location(function, module, kind));
+        let new = redactor.location(&location(function, module, kind), Origin::Unknown);
         let name = new.function.split('[').next().unwrap_or_default();
         assert_eq!(*new.function == *function, stays, "{function} in {module}: {name}");
         assert_eq!(
@@ -93,7 +94,10 @@ fn what_every_system_has_stays_and_nothing_else_does() {
         ("[no unwind info: libacme.so]", format!("[no unwind info: {}]", KEY.words("libacme.so"))),
         ("[acme]", format!("[{}]", KEY.word("acme"))),
     ] {
-        assert_eq!(*redactor.location(&location(text, "", FrameKind::Marker)).function, *expected);
+        assert_eq!(
+            *redactor.location(&location(text, "", FrameKind::Marker), Origin::Unknown).function,
+            *expected
+        );
     }
 }
 
@@ -159,7 +163,7 @@ proptest! {
     fn no_word_is_left(words in prop::collection::vec("[a-z]{0,4}[a-f][a-z]{0,4}|[A-F][a-z]{3,9}|[0-9]{5,9}|[äöü]{3}", 1..6), by in prop::sample::select(vec!["::", ".", "/", " ", "<", "$", "-"])) {
         let text = words.join(by);
         let mut redactor = Redactor::new(KEY);
-        let new = redactor.location(&location(&text, &text, FrameKind::Native));
+        let new = redactor.location(&location(&text, &text, FrameKind::Native), Origin::Unknown);
         let thread = redactor.thread(&format!("~{text}"));
         for word in &words {
             for out in [&*new.function, &*new.module, &*thread] {
@@ -167,7 +171,7 @@ proptest! {
             }
         }
         // Equal names get equal replacements.
-        prop_assert_eq!(&Redactor::new(KEY).location(&location(&text, &text, FrameKind::Native)), &new);
+        prop_assert_eq!(&Redactor::new(KEY).location(&location(&text, &text, FrameKind::Native), Origin::Unknown), &new);
     }
 }
 

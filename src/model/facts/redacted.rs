@@ -1,7 +1,8 @@
-//! Roles of functions in waits, appended to replaced names: `kvqmzrtghj[loop]`. Projection and
-//! states decide by function names. With the roles they decide the same for a profile whose names
-//! were replaced. No compiler creates such names.
+//! Roles of functions, appended to replaced names: `kvqmzrtghj[loop]`. Projection and states decide
+//! by function names. With the roles they decide the same for a profile whose names were replaced.
+//! No compiler creates such names.
 
+use crate::model::vocabulary::role::Role;
 use crate::model::vocabulary::state::FutexKind;
 
 /// Roles of frames in the search for idle waits (`projection::idle`).
@@ -14,6 +15,24 @@ pub const JOIN: &str = "join";
 /// Kinds of a futex wait called from the frame.
 const FUTEX: [(&str, FutexKind); 3] =
     [("lock", FutexKind::Lock), ("wait", FutexKind::Wait), ("sleep", FutexKind::Sleep)];
+
+/// Whose code it is (`projection::roles`).
+const CODE: [(&str, Role); 4] = [
+    ("app", Role::App),
+    ("library", Role::Library),
+    ("runtime", Role::Runtime),
+    ("blocking", Role::Wait),
+];
+
+/// Returns the word of a role in a replaced name; frames with another role need none.
+pub fn of_code_role(role: Role) -> Option<&'static str> {
+    CODE.iter().find(|(_, known)| *known == role).map(|(word, _)| *word)
+}
+
+/// Returns whose code it is, if the name says so.
+pub fn code_role(name: &str) -> Option<Role> {
+    of(name)?.find_map(|word| CODE.iter().find(|(known, _)| *known == word).map(|(_, role)| *role))
+}
 
 pub fn of_futex(kind: FutexKind) -> &'static str {
     FUTEX.iter().find(|(_, known)| *known == kind).map_or("wait", |(word, _)| word)
@@ -32,7 +51,9 @@ pub fn with(name: &str, roles: &[&str]) -> String {
 pub fn of(name: &str) -> Option<impl Iterator<Item = &str>> {
     let (_, roles) = name.strip_suffix(']')?.rsplit_once('[')?;
     let known = |word: &str| {
-        [WAITS, LOOP, PLUMBING, MAIN, JOIN].contains(&word) || to_futex(word).is_some()
+        [WAITS, LOOP, PLUMBING, MAIN, JOIN].contains(&word)
+            || to_futex(word).is_some()
+            || CODE.iter().any(|(known, _)| *known == word)
     };
     roles.split('+').all(known).then(|| roles.split('+'))
 }

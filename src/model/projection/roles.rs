@@ -1,0 +1,410 @@
+//! Decides whose code a frame is, by evidence: best first.
+//!
+//! 1. Names that only a runtime or a wait has: start-up, trampolines, schedulers, parking.
+//! 2. The source file that debug information names: a toolchain, a registry of packages.
+//! 3. The place that the code was loaded from ([`Origin`]): the program, the system.
+//! 4. Names of well-known packages.
+//!
+//! Where the evidence is thin the frame is the user's: hiding the user's code is the worse mistake.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::idle::{self, Mark};
+use super::{monitor, safepoint};
+use crate::model::facts::redacted;
+use crate::model::facts::tables::{FrameKind, Location};
+use crate::model::vocabulary::qualified::segments;
+use crate::model::vocabulary::role::{Origin, Role};
+
+/// Functions of native runtimes that start threads, call closures and unwind panics. They are
+/// above each thread's own code, or between a function and its closure.
+const NATIVE_RUNTIME: &[&str] = &[
+    // The C library and the loader.
+    r"_start|_*libc_start_(main|call_main)(_impl|_stage2)?(@.*)?|start_thread|_*(GI_)?_*clone[23]?|thread_start",
+    r"_dl_[a-z_]+|call_init(\.part\.\d+)?|_init|__do_global_ctors_aux",
+    // C++: threads, std::function, std::bind and std::invoke.
+    r"execute_native_thread_routine(_compat)?|std::thread::(_State_impl|_Invoker|_Impl)<.*",
+    r"std::(__\w+::)?_*(invoke|apply)[a-z_0-9]*(<.*>)?",
+    r"std::(__\w+::)?(_Function_(handler|base)|function|_Bind(_front|_result)?|__function::.*|__thread_proxy|_*packaged_task.*|__future_base::.*|_Task_state.*|_*async.*_state.*)(<.*|::.*)?",
+    r"boost::(_bi|bind|function\w*|detail::(function|thread_data|function::).*|\(anonymous namespace\)::thread_proxy)(::.*|<.*)?|thread_proxy",
+    // Rust.
+    r"std::rt::.*|std::sys::(backtrace|sys_common::backtrace)::__rust_(begin|end)_short_backtrace(<.*>)?|std::sys_common::backtrace::.*",
+    r"std::panic(king)?::.*|__rust_try|std::sys::.*thread.*::new::thread_start|std::thread::(lifecycle|spawnhook|scoped|builder|Builder)?(::)?.*spawn.*",
+    r"<?core::panic::unwind_safe::AssertUnwindSafe<.*",
+    r"<?core::ops::function::(impls::.*|Fn(Once|Mut)?(<.*>)?>?::call(_once|_mut)?.*)",
+    r"<alloc::boxed::Box<.*> as core::ops::function::.*|<&?.* as core::ops::function::Fn.*",
+    // Tokio, async-std, rayon: what runs tasks.
+    r"<?tokio::(runtime|task|macros|loom|park|coop|util)::.*|<?rayon_core::(registry|job|thread_pool|unwind|latch|join|spawn|scope)::.*",
+    r"<?(core::future|futures_(core|util|task|executor))::.*(poll|run)[a-z_]*(<.*>)?|<?core::pin::Pin<.*",
+    // Go.
+    r"runtime\.(goexit|mcall|mstart[0-9]?|schedule|park_m|goschedImpl|main|rt0_go|systemstack|morestack|asmcgocall|cgocall|findRunnable|gcBgMarkWorker|bgsweep|bgscavenge|sysmon|gopark|goparkunlock)(\.abi0|\..*)?",
+];
+
+/// Methods of Java that start threads, run tasks of executors, and call by reflection or through
+/// generated code.
+const JAVA_RUNTIME: &[&str] = &[
+    r"java\.lang\.(Thread|VirtualThread|ThreadBuilders)(\$\w+)?\.(run|runWith|runContinuation|start)",
+    r"java\.lang\.VirtualThread(\$\w+)*\..*|jdk\.internal\.vm\..*",
+    r"java\.util\.concurrent\.(ThreadPoolExecutor(\$Worker)?\.run(Worker)?|FutureTask\.run(AndReset)?|Executors\$\w+\.(call|run))",
+    r"java\.util\.concurrent\.(ScheduledThreadPoolExecutor\$\w+\.run(Periodic)?|ForkJoin\w+(\$\w+)*\.(run|runWorker|scan|topLevelExec|doExec|exec|helpAsyncBlocker|runTask))",
+    r"java\.lang\.(invoke|reflect)\..*|(jdk\.internal|sun)\.reflect\..*",
+    r".*\$\$(FastClass|Lambda)[^.]*\..*|.*\.access\$\d+",
+    r"org\.apache\.tomcat\.util\.threads\.(TaskThread\$WrappingRunnable\.run|ThreadPoolExecutor(\$Worker)?\.run(Worker)?)",
+    r"io\.netty\.util\.(concurrent\.FastThreadLocalRunnable|internal\.ThreadExecutorMap\$\d+)\.run",
+];
+
+/// Calls that block, beyond those of the idle lists.
+const WAITS: &[&str] = &[
+    r"_*(GI_)?_*pthread_(mutex_(timed|clock)?lock(_full)?|rwlock_(timed|clock)?(rd|wr)lock(_slow|_full\w*)?|spin_lock|barrier_wait|(timed|clock|try)?join(_np|_ex)?)(64)?",
+    r"_*(lll_lock_wait(_private)?|lll_(timed)?wait_tid|pthread_clockjoin_ex|sem_wait_slow)",
+    r"_*(usleep|sleep|thrd_sleep|nanosleep_nocancel|clock_nanosleep_\w+|pause|sigsuspend|sigwait(info)?|sigtimedwait)",
+    r"java\.lang\.Thread\.(sleep[0-9]?|sleepNanos0?|beforeSleep|join)|java\.lang\.Object\.wait0?",
+    r"java\.util\.concurrent\.locks\.(LockSupport\.park\w*|AbstractQueued(Long)?Synchronizer(\$\w+)?\..*)",
+    r"java\.util\.concurrent\.ForkJoinPool\.(managedBlock|unmanagedBlock|compensatedBlock)|.*\$ConditionNode\.block",
+];
+
+/// Source files of toolchains and of packages that others wrote, as debug information names them.
+const LIBRARY_FILES: &[&str] = &[
+    r"^/rustc/",
+    r"/\.cargo/(registry|git)/",
+    r"/lib/rustlib/",
+    r"^(/usr/(local/)?|.*/)include/(c\+\+|boost|x86_64-linux-gnu|bits)/",
+    r"^/usr/(local/)?include/",
+    r"/(go|golang|go-?\d[\d.]*)/src/(runtime|internal|net|os|sync|syscall|time|fmt|io|bufio|bytes|strings|strconv|sort|encoding|crypto|database|reflect|context|math|regexp|compress|container|errors|log|path|text|html|hash|slices|maps|iter|unicode|vendor)/",
+    r"/pkg/mod/",
+    r"/(site|dist)-packages/",
+    r"/lib/python\d[\d.]*/",
+    r"(^|/)node_modules/",
+    r"^node:",
+    r"(^|/)(vendor|third[_-]?party|3rdparty)/",
+];
+
+/// Outermost namespaces and crates of others' code.
+const LIBRARY_NAMESPACES: &[&str] = &[
+    "std",
+    "core",
+    "alloc",
+    "__gnu_cxx",
+    "__cxxabiv1",
+    "__rustc",
+    "boost",
+    "absl",
+    "hashbrown",
+    "tokio",
+    "hyper",
+    "mio",
+    "rayon",
+    "rayon_core",
+    "parking_lot",
+    "parking_lot_core",
+    "crossbeam_channel",
+    "crossbeam_deque",
+    "crossbeam_epoch",
+    "crossbeam_utils",
+    "futures_core",
+    "futures_util",
+];
+
+/// Packages of the Java platform: no program has classes in them.
+const JAVA_PLATFORM: &[&str] = &["java.", "javax.", "jdk.", "sun.", "com.sun.", "jakarta."];
+
+/// Packages of well-known Java libraries, for classes of which it is not known where they come
+/// from.
+const JAVA_LIBRARIES: &[&str] = &[
+    "akka.",
+    "ch.qos.logback.",
+    "com.fasterxml.",
+    "com.google.common.",
+    "com.google.gson.",
+    "com.google.protobuf.",
+    "com.lmax.disruptor.",
+    "com.mchange.",
+    "com.mysql.",
+    "com.zaxxer.hikari.",
+    "groovy.",
+    "io.grpc.",
+    "io.lettuce.",
+    "io.micrometer.",
+    "io.micronaut.",
+    "io.netty.",
+    "io.opentelemetry.",
+    "io.quarkus.",
+    "io.reactivex.",
+    "io.undertow.",
+    "io.vertx.",
+    "kotlin.",
+    "kotlinx.",
+    "net.bytebuddy.",
+    "okhttp3.",
+    "okio.",
+    "oracle.jdbc.",
+    "org.aopalliance.",
+    "org.apache.",
+    "org.aspectj.",
+    "org.codehaus.",
+    "org.eclipse.",
+    "org.glassfish.",
+    "org.h2.",
+    "org.hibernate.",
+    "org.jboss.",
+    "org.mariadb.jdbc.",
+    "org.mozilla.",
+    "org.postgresql.",
+    "org.quartz.",
+    "org.reactivestreams.",
+    "org.slf4j.",
+    "org.springframework.",
+    "org.xerial.",
+    "org.yaml.",
+    "reactor.",
+    "redis.clients.",
+    "rx.",
+    "scala.",
+    "sbt.",
+];
+
+static LISTS: LazyLock<[Regex; 4]> = LazyLock::new(|| {
+    let whole = |list: &[&str]| format!("^(?:{})$", list.join("|"));
+    [whole(NATIVE_RUNTIME), whole(JAVA_RUNTIME), whole(WAITS), LIBRARY_FILES.join("|")]
+        .map(|list| Regex::new(&list).expect("the shipped lists are regular expressions"))
+});
+
+/// Returns the role of a frame by the evidence alone; the user may have corrected it.
+pub(in crate::model) fn role(location: &Location, origin: Origin) -> Role {
+    let [native_runtime, java_runtime, waits, library_files] = &*LISTS;
+    let name = &*location.function;
+    if let Some(role) = redacted::code_role(name) {
+        return role;
+    }
+    if safepoint::is_marker(location) {
+        return Role::Marker;
+    }
+    if monitor::is_frame(location) || monitor::is_enter(location) {
+        return Role::Wait;
+    }
+    match location.kind {
+        FrameKind::Marker | FrameKind::Thread => return Role::Marker,
+        FrameKind::Kernel => return Role::Kernel,
+        FrameKind::Java => {
+            return if waits.is_match(name) || is_wait(location) {
+                Role::Wait
+            } else if java_runtime.is_match(name) {
+                Role::Runtime
+            } else if JAVA_PLATFORM.iter().any(|package| name.starts_with(package)) {
+                Role::Library
+            } else {
+                match origin {
+                    Origin::App => Role::App,
+                    Origin::Library => Role::Library,
+                    Origin::Runtime => Role::Runtime,
+                    Origin::Unknown if begins_with_any(name, JAVA_LIBRARIES) => Role::Library,
+                    Origin::Unknown => Role::App,
+                }
+            };
+        }
+        FrameKind::Native | FrameKind::Python | FrameKind::Jit => {}
+    }
+    if native_runtime.is_match(name) {
+        return Role::Runtime;
+    }
+    if waits.is_match(name) || is_wait(location) {
+        return Role::Wait;
+    }
+    if location.file.as_deref().is_some_and(|file| library_files.is_match(file)) {
+        return Role::Library;
+    }
+    match origin {
+        Origin::Library => return Role::Library,
+        Origin::Runtime => return Role::Runtime,
+        Origin::App | Origin::Unknown => {}
+    }
+    match segments(name)[..] {
+        [first, _, ..] if LIBRARY_NAMESPACES.contains(&first) => Role::Library,
+        _ if origin == Origin::Unknown && is_system_module(&location.module) => Role::Library,
+        _ => Role::App,
+    }
+}
+
+/// Returns whether the idle lists call the frame a wait, or part of one. Their rule about all of
+/// the C library is not about waits alone.
+fn is_wait(location: &Location) -> bool {
+    let name = &location.function;
+    matches!(idle::mark_of_name(name, location.kind), Mark::Plumbing | Mark::Waits)
+}
+
+fn begins_with_any(name: &str, prefixes: &[&str]) -> bool {
+    prefixes.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Returns whether a shared object of this name comes with the system, where its path is not known:
+/// in profiles of other tools and older files.
+fn is_system_module(module: &str) -> bool {
+    const SYSTEM: &[&str] = &["libc", "libpthread", "libm", "ld", "libstdc++", "libgcc_s", "librt"];
+    let base = module.rsplit('/').next().unwrap_or(module);
+    let name = base.split_once(".so").map(|(name, _)| name);
+    let name = name.map(|name| name.split(['-', '.']).next().unwrap_or(name));
+    module == "[vdso]" || name.is_some_and(|name| SYSTEM.contains(&name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn native(name: &str, module: &str, file: &str, origin: Origin) -> Role {
+        let location = Location {
+            module: module.into(),
+            file: (!file.is_empty()).then(|| file.into()),
+            ..Location::named(name, FrameKind::Native)
+        };
+        role(&location, origin)
+    }
+
+    fn java(name: &str, origin: Origin) -> Role {
+        role(&Location::named(name, FrameKind::Java), origin)
+    }
+
+    #[test]
+    fn the_start_of_threads_and_calls_of_closures_are_the_runtimes() {
+        for name in [
+            "_start",
+            "__libc_start_call_main",
+            "start_thread",
+            "clone3",
+            "__GI___clone3",
+            "std::thread::_State_impl<std::thread::_Invoker<std::tuple<shop::run()::<lambda()> > > >::_M_run",
+            "std::thread::_Invoker<std::tuple<main::{lambda()#1}> >::operator()",
+            "execute_native_thread_routine",
+            "std::__invoke_impl<void, main::{lambda()#1}>",
+            "std::_Function_handler<void (), svc::start::{lambda()#1}>::_M_invoke",
+            "std::function<void ()>::operator()",
+            "std::rt::lang_start_internal",
+            "std::rt::lang_start<()>::{{closure}}",
+            "std::sys::backtrace::__rust_begin_short_backtrace<shop::main::{closure#0}, ()>",
+            "std::panicking::try<(), core::panic::unwind_safe::AssertUnwindSafe<F>>",
+            "std::panicking::catch_unwind::do_call",
+            "std::thread::Builder::spawn_unchecked_::{{closure}}",
+            "core::ops::function::FnOnce::call_once{{vtable.shim}}",
+            "<alloc::boxed::Box<F,A> as core::ops::function::FnOnce<Args>>::call_once",
+            "std::sys::pal::unix::thread::Thread::new::thread_start",
+            "tokio::runtime::scheduler::multi_thread::worker::Context::run_task",
+            "runtime.goexit.abi0",
+            "runtime.mcall",
+        ] {
+            assert_eq!(native(name, "shop", "", Origin::App), Role::Runtime, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_blocks_is_a_wait() {
+        for name in [
+            "pthread_cond_wait",
+            "__futex_abstimed_wait_common64",
+            "std::condition_variable::wait",
+            "__lll_lock_wait",
+            "___pthread_mutex_lock",
+            "pthread_rwlock_wrlock",
+            "epoll_wait",
+            "clock_nanosleep",
+            "std::sys::sync::condvar::futex::Condvar::wait",
+            "std::thread::park",
+            "parking_lot::condvar::Condvar::wait_until_internal",
+        ] {
+            assert_eq!(native(name, "shop", "", Origin::App), Role::Wait, "{name}");
+        }
+        for name in [
+            "java.lang.Object.wait0",
+            "java.lang.Thread.sleep0",
+            "java.util.concurrent.locks.LockSupport.parkNanos",
+            "java.util.concurrent.locks.AbstractQueuedSynchronizer$ConditionObject.await",
+        ] {
+            assert_eq!(java(name, Origin::Unknown), Role::Wait, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_source_file_is_better_evidence_than_the_place() {
+        for (file, role) in [
+            (
+                "/rustc/4eb161250e340c8f48f66e2b929ef4a5bed7c181/library/core/src/slice/mod.rs",
+                Role::Library,
+            ),
+            ("/root/.cargo/registry/src/index/serde-1.0/src/de.rs", Role::Library),
+            ("/usr/include/c++/12/bits/stl_vector.h", Role::Library),
+            ("/usr/local/go/src/net/http/server.go", Role::Library),
+            ("/root/go/pkg/mod/github.com/x/y@v1.2.3/y.go", Role::Library),
+            ("third_party/zlib/inflate.c", Role::Library),
+            ("/home/ann/shop/src/cart.rs", Role::App),
+            ("/home/ann/go/src/shop/cart.go", Role::App),
+            ("/build/include/shop/cart.h", Role::App),
+            ("src/vendors/list.c", Role::App),
+            ("", Role::App),
+        ] {
+            assert_eq!(native("work", "shop", file, Origin::App), role, "{file}");
+        }
+    }
+
+    #[test]
+    fn then_the_place_and_then_the_name_decide() {
+        for (name, module, origin, role) in [
+            ("processCommand", "redis-server", Origin::App, Role::App),
+            ("std::vector<int>::push_back", "shop", Origin::App, Role::Library),
+            (
+                "<core::slice::iter::Iter<T> as core::iter::Iterator>::next",
+                "shop",
+                Origin::App,
+                Role::Library,
+            ),
+            ("<shop::Cart as core::fmt::Display>::fmt", "shop", Origin::App, Role::App),
+            ("shop!fn_1a40", "shop", Origin::App, Role::App),
+            ("main", "shop", Origin::App, Role::App),
+            ("main", "java", Origin::Runtime, Role::Runtime),
+            ("SSL_read", "libssl.so.3", Origin::Library, Role::Library),
+            ("shop::Cart::add", "libcart.so", Origin::App, Role::App),
+            ("GCTaskThread::run", "libjvm.so", Origin::Runtime, Role::Runtime),
+            ("malloc", "libc.so.6", Origin::Library, Role::Library),
+            // Profiles of other tools and older files name no place.
+            ("malloc", "/usr/lib/libc.so.6", Origin::Unknown, Role::Library),
+            ("malloc", "libc-2.31.so", Origin::Unknown, Role::Library),
+            ("add", "libcurses-of-shop.so", Origin::Unknown, Role::App),
+            ("std_like", "shop", Origin::Unknown, Role::App),
+        ] {
+            assert_eq!(native(name, module, "", origin), role, "{name} {module}");
+        }
+    }
+
+    #[test]
+    fn java_classes_belong_to_their_jar() {
+        for (name, origin, role) in [
+            ("com.shop.Cart.add", Origin::Unknown, Role::App),
+            ("Main.main", Origin::Unknown, Role::App),
+            ("java.util.regex.Pattern.match", Origin::App, Role::Library),
+            ("java.lang.Thread.run", Origin::Unknown, Role::Runtime),
+            ("java.util.concurrent.ThreadPoolExecutor$Worker.run", Origin::Unknown, Role::Runtime),
+            (
+                "jdk.internal.reflect.DirectMethodHandleAccessor.invoke",
+                Origin::Unknown,
+                Role::Runtime,
+            ),
+            (
+                "org.springframework.web.servlet.DispatcherServlet.doDispatch",
+                Origin::Unknown,
+                Role::Library,
+            ),
+            ("org.apache.kafka.broker.Loop.run", Origin::App, Role::App),
+            ("com.acme.util.Json.parse", Origin::Library, Role::Library),
+            ("organic.Shop.run", Origin::Unknown, Role::App),
+        ] {
+            assert_eq!(java(name, origin), role, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_code_has_its_own_role() {
+        let of = |kind, name: &str| role(&Location::named(name, kind), Origin::App);
+        assert_eq!(of(FrameKind::Kernel, "vfs_read"), Role::Kernel);
+        assert_eq!(of(FrameKind::Marker, "[torn]"), Role::Marker);
+        assert_eq!(of(FrameKind::Thread, "worker"), Role::Marker);
+    }
+}

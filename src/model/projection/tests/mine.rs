@@ -1,0 +1,196 @@
+//! Level *mine*: rows are the user's functions, with what they call elsewhere as entries.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::properties::{fact, world};
+use super::*;
+use crate::model::projection::settings::{Level, RollUp, Whose};
+use crate::model::vocabulary::role::Role;
+
+fn mine() -> Settings {
+    Settings { level: Level::Mine, ..Settings::default() }
+}
+
+/// A thread that computes, allocates and waits for a lock below `cart`; and one that only waits in
+/// a library.
+fn shop() -> World {
+    let mut world = World::new();
+    let base = "libc.so.6!clone3;start_thread;main;std::invoke;cart";
+    world.fact("work-1", base, State::Run, 10);
+    world.fact("work-1", &format!("{base};libc.so.6!malloc;libc.so.6!grow"), State::Run, 20);
+    world.fact(
+        "work-1",
+        &format!("{base};std::mutex::lock;libc.so.6!lll_lock_wait;vmlinux!futex_wait"),
+        State::Lock,
+        60,
+    );
+    world.fact("work-1", &format!("{base};libc.so.6!qsort;libc.so.6!merge;compare"), State::Run, 8);
+    world.fact("net-1", "start_thread;libm.so.6!nothing;pthread_cond_wait", State::Lock, 2);
+    world
+}
+
+#[test]
+fn rows_are_the_users_functions_and_what_they_call() {
+    assert_shows(
+        shop().shows(&mine()),
+        "
+        work- 98 0
+          main 98 0
+            cart 98 90
+              std::mutex::lock 60 60
+              malloc 20 20
+              compare 8 8
+        net- 2 0
+          nothing 2 2
+        ",
+    );
+}
+
+#[test]
+fn entries_are_no_methods_and_their_time_is_self_time_of_the_caller() {
+    let projection = shop().project(&mine());
+    let mut methods: Vec<(String, u64, u64)> = projection
+        .methods()
+        .iter()
+        .map(|m| (m.location(Metric::Wall).function.to_string(), m.total.wall_ns, m.own.wall_ns))
+        .collect();
+    methods.sort();
+    let is = |name: &str, total, own| (name.to_owned(), total, own);
+    assert_eq!(
+        methods,
+        [is("cart", 98, 90), is("compare", 8, 8), is("main", 98, 0), is("nothing", 2, 2)]
+    );
+    let entries: Vec<&str> = (0..projection.node_count())
+        .filter(|node| projection.is_entry(*node))
+        .map(|node| &*projection.name(node).function)
+        .collect();
+    assert_eq!(entries.len(), 2, "{entries:?}");
+    assert_eq!(projection.total.off_ns, 62, "waiting is counted once");
+    let cart = (0..projection.node_count())
+        .find(|node| &*projection.name(*node).function == "cart")
+        .expect("shown");
+    assert_eq!(projection.node(cart, Metric::Wall).own.off_ns, 60);
+    assert_eq!(projection.role(cart), Role::App);
+}
+
+#[test]
+fn a_stack_without_the_users_code_shows_its_most_telling_frame() {
+    for (stack, expected) in [
+        ("libc.so.6!clone3;start_thread;libx.so.6!poller;epoll_wait", "epoll_wait"),
+        ("libc.so.6!clone3;start_thread;std::cleanup;epoll_wait;vmlinux!do_poll", "std::cleanup"),
+        ("start_thread;pthread_cond_wait;vmlinux!futex", "start_thread"),
+        ("pthread_cond_wait;vmlinux!futex", "pthread_cond_wait"),
+        ("vmlinux!futex;vmlinux!schedule", "futex"),
+        ("[torn]", "[torn]"),
+    ] {
+        let mut world = World::new();
+        world.fact("work", stack, State::Lock, 5);
+        // `libx` is not known to be the system's, so its frames are the user's.
+        let expected = if stack.contains("libx") { "poller" } else { expected };
+        let projection = world.project(&mine());
+        let root = projection.roots(&projection.groups[0]).next().expect("a row");
+        assert_eq!(&*projection.name(root).function, expected, "{stack}");
+        assert!(
+            !projection.is_entry(root) && !projection.has_children(root) || expected == "poller"
+        );
+    }
+}
+
+#[test]
+fn the_users_corrections_decide_the_last_one_first() {
+    let whose = |texts: &[(&str, bool)]| Settings {
+        whose: texts
+            .iter()
+            .map(|(text, mine)| Whose {
+                pattern: regex::Regex::new(text).expect("a pattern"),
+                mine: *mine,
+            })
+            .collect(),
+        ..mine()
+    };
+    let mut shop = shop();
+    assert_shows(
+        shop.shows(&whose(&[("^cart$", false), ("malloc", true)])),
+        "
+        work- 98 0
+          main 98 70
+            cart 70 70
+            malloc 20 20
+              grow 20 20
+            compare 8 8
+        net- 2 0
+          nothing 2 2
+        ",
+    );
+    // By module, and the later one holds.
+    let by_module = shop.shows(&whose(&[("^libc.so", true), ("grow", false)]));
+    assert!(by_module.contains("      malloc 20 20\n          grow 20 20\n"), "{by_module}");
+    assert!(shop.shows(&whose(&[("cart", false), ("cart", true)])).contains("cart 98 90"));
+}
+
+#[test]
+fn rolled_up_entries_of_the_same_unit_join_their_caller() {
+    let mut world = World::new();
+    world.fact("work", "main;std::vector<int>::push_back", State::Run, 5);
+    world.fact("work", "main;libc.so.6!malloc", State::Run, 5);
+    let settings = Settings { roll_up: RollUp::Module, ..mine() };
+    assert_shows(
+        world.shows(&settings),
+        "
+        work 10 0
+          app 10 10
+            libc.so.6 5 5
+        ",
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// No level changes a total, and self time at *mine* is that of the stacks whose innermost
+    /// function of the user it is.
+    #[test]
+    fn levels_agree(facts in prop::collection::vec(fact(), 1..30), idle in any::<bool>()) {
+        let mut world = world(&facts);
+        let settings = Settings { idle, ..mine() };
+        let shown = world.project(&settings);
+        let all = world.project(&Settings { level: Level::All, ..settings.clone() });
+        // Off-CPU time is floored per row, so it depends on the rows.
+        let without_off = |totals: &Totals| Totals { off_ns: 0, ..*totals };
+        prop_assert_eq!(without_off(&shown.total), without_off(&all.total));
+        prop_assert_eq!(&shown.hidden, &all.hidden);
+        let totals = |projection: &Projection| -> Vec<(String, Totals)> {
+            projection.groups.iter().map(|g| (g.name.to_string(), without_off(&g.total))).collect()
+        };
+        prop_assert_eq!(totals(&shown), totals(&all));
+
+        // The user's functions have the same total at both levels.
+        let by_name = |projection: &Projection| -> BTreeMap<String, (u64, u32)> {
+            projection.methods().iter().map(|method| {
+                let location = method.location(Metric::Wall);
+                (format!("{}!{}", location.module, location.function), (method.total.wall_ns, method.threads))
+            }).collect()
+        };
+        let (in_mine, in_all) = (by_name(&shown), by_name(&all));
+        for name in ["app!main", "app!start", "app!shop::cart", "app!shop::vat", "lib!copy", "app!wrap"] {
+            prop_assert_eq!(in_mine.get(name), in_all.get(name), "{}", name);
+        }
+
+        // Each stack's time is self time of exactly one method, and no entry has callees.
+        let own: u64 = shown.methods().iter().map(|method| method.own.wall_ns).sum();
+        let of_groups: u64 = shown.groups.iter().map(|group| group.own.wall_ns).sum();
+        let of_threads: u64 = (0..shown.node_count())
+            .filter(|node| shown.name(*node).kind == FrameKind::Thread)
+            .map(|node| shown.node(node, Metric::Wall).own.wall_ns)
+            .sum();
+        prop_assert_eq!(own + of_groups + of_threads, shown.total.wall_ns);
+        for node in 0..shown.node_count() {
+            let is_entry = shown.is_entry(node);
+            prop_assert!(!(is_entry && shown.has_children(node)));
+            let of_app = shown.parent(node).is_some_and(|caller| shown.role(caller) == Role::App);
+            prop_assert_eq!(is_entry, of_app && !matches!(shown.role(node), Role::App | Role::Marker));
+        }
+    }
+}
