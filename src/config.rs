@@ -6,7 +6,7 @@ use std::time::Duration;
 use regex::Regex;
 
 use crate::model::projection::settings::{
-    Filter, Filters, Grouping, Metric, Range, Rename, RollUp, Settings,
+    Filter, Filters, Grouping, Level, Metric, Range, Rename, RollUp, Settings, Whose,
 };
 use crate::model::transform::diff::Per;
 use crate::model::transform::redact::Key;
@@ -345,6 +345,8 @@ pub enum Mode {
 pub struct Given {
     pub metric: Option<Metric>,
     pub roll_up: Option<RollUp>,
+    pub level: Option<Level>,
+    pub whose: Vec<Whose>,
     pub grouping: Option<Grouping>,
     pub rename: Vec<Rename>,
     pub filters: Filters,
@@ -364,6 +366,8 @@ impl Given {
         settings.metric = self.metric.unwrap_or(settings.metric);
         settings.roll_up = self.roll_up.unwrap_or(settings.roll_up);
         settings.range = self.range.unwrap_or(settings.range);
+        settings.level = self.level.unwrap_or(settings.level);
+        settings.whose.extend(self.whose.iter().cloned());
         if let Some(grouping) = &self.grouping {
             settings.grouping = grouping.clone();
         }

@@ -10,7 +10,9 @@ use super::prompt::{self, Ask, Prompt, Question};
 use super::view::View;
 use super::{AppState, Overlay};
 use crate::model::facts::tables::FrameKind;
-use crate::model::projection::settings::{Grouping, Metric, Range, RollUp, SortColumn};
+use crate::model::projection::settings::{
+    Grouping, Level, Metric, Range, RollUp, SortColumn, Whose,
+};
 
 impl AppState {
     pub(super) fn act(&mut self, action: Action) -> Vec<Effect> {
@@ -98,10 +100,10 @@ impl AppState {
             Action::StopSampling => return self.stop_sampling(),
             Action::Export => return self.export(),
             Action::ShortNames => self.view.short_names = !self.view.short_names,
-            Action::CollapseChains => {
-                self.view.collapse_chains = !self.view.collapse_chains;
-                self.view.reshape(rows);
+            Action::NextLevel => {
+                self.set_level(next(&Level::ALL, self.view.settings.level));
             }
+            Action::Mine => self.mine_or_not(),
             Action::CopyStack => match self.view.stack_text() {
                 Some(text) => {
                     self.say("stack copied, where the terminal allows it (OSC 52)");
@@ -221,6 +223,41 @@ impl AppState {
         self.project();
     }
 
+    fn set_level(&mut self, level: Level) {
+        self.view.settings.level = level;
+        self.say(match level {
+            Level::Mine => "rows are your functions and what they call",
+            Level::Chains => "rows are all functions, chains of calls on one line",
+            Level::All => "rows are all functions, each on its own line",
+        });
+        self.view.open_again();
+        self.project();
+    }
+
+    /// Calls the row's function the user's own code, or not; again: as it was judged.
+    fn mine_or_not(&mut self) {
+        let Some((location, is_mine)) = self.view.selected_function() else {
+            return self.say("select a call first: a thread group is no code");
+        };
+        if self.view.shown.roll_up.joins() {
+            return self.say("code is yours by function: show functions first (b)");
+        }
+        let text = format!("^{}$", regex::escape(&location.function));
+        let whose = &mut self.view.settings.whose;
+        if let Some(at) = whose.iter().position(|w| w.pattern.as_str() == text) {
+            whose.remove(at);
+            self.say(format!("{} is judged by where it comes from again", location.function));
+        } else {
+            match regex::Regex::new(&text) {
+                Ok(pattern) => whose.push(Whose { pattern, mine: !is_mine }),
+                Err(_) => return self.say("this name is too long for a pattern"),
+            }
+            let word = if is_mine { "not your code now" } else { "your code now" };
+            self.say(format!("{} is {word}; A on it takes that back", location.function));
+        }
+        self.project();
+    }
+
     /// Adds the row's function to those whose waits are idle, or removes it.
     fn idle_here(&mut self) {
         let Some(location) = self.view.selected_location().cloned() else {
@@ -257,6 +294,11 @@ impl AppState {
         if self.view.search.is_none() {
             self.say("nothing is searched for; / asks");
         } else if !self.view.next_match(step, rows) {
+            if self.view.settings.level == Level::Mine {
+                self.set_level(Level::Chains);
+                self.view.search_after_next(step);
+                return self.say("no match in your code: all frames are searched (o: yours alone)");
+            }
             self.say("no match");
         }
     }

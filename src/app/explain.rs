@@ -106,7 +106,8 @@ fn now(view: &View, snapshot: &Snapshot) -> Option<Now> {
 fn inside<'a>(view: &View, snapshot: &'a Snapshot) -> Vec<&'a ThreadNow> {
     let row = view.selected_row().filter(|_| !view.methods_on);
     let group: Option<HashSet<ThreadKey>> = row.map(|row| {
-        view.projection.groups[row.group as usize].threads.iter().map(|t| t.thread).collect()
+        let group = row.group.and_then(|group| view.projection.groups.get(group as usize));
+        group.into_iter().flat_map(|group| group.threads.iter().map(|t| t.thread)).collect()
     });
     let location = view.selected_location();
     if location.is_none() && group.is_none() {

@@ -17,6 +17,7 @@ pub mod filters;
 pub mod help;
 pub mod key;
 pub mod keymap;
+pub mod label;
 pub mod layout;
 pub mod line_edit;
 pub mod list;
@@ -24,6 +25,7 @@ pub mod picker;
 pub mod prompt;
 pub mod row_path;
 pub mod rows;
+mod search;
 pub mod short_names;
 pub mod view;
 

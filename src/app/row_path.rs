@@ -63,8 +63,11 @@ impl GroupKey {
 /// A row of the tree: its group, and its frames from the outermost inward (none: the group itself).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Path {
-    pub group: GroupKey,
+    /// `None`: the line of small groups.
+    pub group: Option<GroupKey>,
     pub frames: Vec<RowKey>,
+    /// The line of the small rows under that row.
+    pub small: bool,
 }
 
 impl Path {
@@ -81,7 +84,17 @@ impl Path {
 
     pub fn of_group(projection: &Projection, group: u32, settings: &Settings) -> Path {
         let group = GroupKey::of(&projection.groups[group as usize], &settings.grouping);
-        Path { group, frames: Vec::new() }
+        Path { group: Some(group), frames: Vec::new(), small: false }
+    }
+
+    /// Returns the path of the line of small groups.
+    pub fn of_small_groups() -> Path {
+        Path { group: None, frames: Vec::new(), small: true }
+    }
+
+    /// Returns the path of the line of small rows under this row.
+    pub fn small(self) -> Path {
+        Path { small: true, ..self }
     }
 
     /// Finds the group, and the nodes of this path as far as they exist now.
@@ -89,7 +102,7 @@ impl Path {
         let group = projection
             .groups
             .iter()
-            .position(|g| GroupKey::of(g, &settings.grouping) == self.group)?;
+            .position(|g| Some(GroupKey::of(g, &settings.grouping)) == self.group)?;
         let mut nodes = Vec::with_capacity(self.frames.len());
         let mut below = projection.roots(&projection.groups[group]);
         for key in &self.frames {
@@ -108,12 +121,16 @@ impl Path {
 #[derive(Clone, Debug, Default)]
 pub struct Expanded {
     groups: HashMap<GroupKey, Branch>,
+    /// The line of small groups is open.
+    pub small_groups: bool,
 }
 
 /// One row's expansion, and those below it.
 #[derive(Clone, Debug, Default)]
 pub struct Branch {
     pub open: bool,
+    /// The line of small rows under it is open.
+    pub small_open: bool,
     below: HashMap<RowKey, Branch>,
 }
 
@@ -132,26 +149,37 @@ impl Expanded {
     /// Opens the row and all rows above it: a row above may now be folded into this one and later
     /// be drawn by itself.
     pub fn open(&mut self, path: &Path) {
-        let mut branch = self.groups.entry(path.group.clone()).or_default();
+        let Some(group) = &path.group else {
+            self.small_groups = true;
+            return;
+        };
+        let mut branch = self.groups.entry(group.clone()).or_default();
         branch.open = true;
         for key in &path.frames {
             branch = branch.below.entry(key.clone()).or_default();
             branch.open = true;
         }
+        branch.small_open |= path.small;
     }
 
     /// Closes the row. Rows open below it reappear open with it.
     pub fn close(&mut self, path: &Path) {
-        let mut branch = self.groups.get_mut(&path.group);
+        let Some(group) = &path.group else {
+            self.small_groups = false;
+            return;
+        };
+        let mut branch = self.groups.get_mut(group);
         for key in &path.frames {
             branch = branch.and_then(|b| b.below.get_mut(key));
         }
-        if let Some(branch) = branch {
-            branch.open = false;
+        match branch {
+            Some(branch) if path.small => branch.small_open = false,
+            Some(branch) => branch.open = false,
+            None => {}
         }
     }
 
     pub fn is_empty(&self) -> bool {
-        self.groups.is_empty()
+        self.groups.is_empty() && !self.small_groups
     }
 }

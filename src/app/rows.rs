@@ -1,8 +1,10 @@
 //! Turns a projection into the tree's visible rows: what is expanded, with chains of calls folded
-//! together.
+//! together, and small rows summed up in one line.
 
-use crate::model::projection::settings::Settings;
-use crate::model::projection::{Ordered, Projection, Siblings, Totals, is_drawn, swallowed_by};
+use crate::model::projection::settings::{Level, Settings};
+use crate::model::projection::{
+    Ordered, Projection, Siblings, Totals, is_drawn, is_small, swallowed_by,
+};
 
 use super::row_path::{Branch, Expanded, GroupKey};
 
@@ -12,6 +14,9 @@ pub enum What {
     Group(u32),
     /// A node of the projection.
     Node(u32),
+    /// The small rows under a node, or under the group.
+    Small(Option<u32>),
+    SmallGroups,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,7 +30,8 @@ pub enum Fold {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Row {
     pub what: What,
-    pub group: u32,
+    /// Index into [`Projection::groups`]; `None` for the line of small groups.
+    pub group: Option<u32>,
     /// Levels of indentation: forks above it, not frames.
     pub depth: u16,
     /// The only callee of the row above, drawn at the same indentation.
@@ -35,6 +41,12 @@ pub struct Row {
     pub fold: Fold,
     /// Index of the row it stands under.
     pub parent: Option<u32>,
+    /// Number of small rows that the line stands for.
+    pub small: u32,
+    /// Time of the line in the metric, and the part of it that other lines would show if it were
+    /// opened, ns.
+    pub value: u64,
+    pub hides: u64,
 }
 
 /// A projection and its display settings. Only visible nodes are sorted.
@@ -42,8 +54,6 @@ pub struct Row {
 pub struct Tree<'a> {
     pub ordered: Ordered<'a>,
     pub settings: &'a Settings,
-    /// Fold chains of calls into one line.
-    pub collapse: bool,
 }
 
 /// Returns false for a node with no time in the metric, or less than the user wants to see.
@@ -60,9 +70,14 @@ impl Tree<'_> {
             && (any_share || is_drawn(projection, self.settings, &projection.total(node)))
     }
 
+    /// Returns whether chains share a line and small rows are summed up.
+    fn is_short(&self) -> bool {
+        self.settings.level != Level::All
+    }
+
     /// Returns the callee on whose line the call is drawn. A callee too light to be drawn is none.
     pub fn link(&self, node: u32) -> Option<u32> {
-        if !self.collapse {
+        if !self.is_short() {
             return None;
         }
         swallowed_by(&self.ordered, node).filter(|callee| self.is_shown(*callee))
@@ -72,82 +87,163 @@ impl Tree<'_> {
     pub fn rows(&self, expanded: &Expanded) -> Vec<Row> {
         let mut rows = Vec::new();
         let projection = self.ordered.projection;
-        for at in self.ordered.groups() {
-            let group = &projection.groups[at as usize];
-            if !is_shown(projection, self.settings, &group.total) {
-                continue;
-            }
-            let branch = expanded.group(&GroupKey::of(group, &self.settings.grouping));
-            let fold = self.fold(projection.roots(group), branch);
-            let me = rows.len() as u32;
-            let what = What::Group(at);
-            rows.push(Row {
-                what,
-                group: at,
-                depth: 0,
-                chained: false,
-                swallowed: 0,
-                fold,
-                parent: None,
-            });
-            if fold == Fold::Open {
-                let below = self.drawn(projection.roots(group), branch);
-                self.push(&below, 1, false, me, at, &mut rows);
+        let value = |at: &u32| projection.groups[*at as usize].total.value(self.ordered.metric);
+        let (small, large): (Vec<u32>, Vec<u32>) = self
+            .ordered
+            .groups()
+            .into_iter()
+            .filter(|at| {
+                is_shown(projection, self.settings, &projection.groups[*at as usize].total)
+            })
+            .partition(|at| self.is_short() && is_small(&self.ordered, value(at)));
+        for at in large {
+            self.push_group(at, None, expanded, &mut rows);
+        }
+        if small.is_empty() {
+            return rows;
+        }
+        let (me, sum) = (rows.len() as u32, small.iter().map(value).sum());
+        let fold = if expanded.small_groups { Fold::Open } else { Fold::Closed };
+        rows.push(Row {
+            group: None,
+            small: small.len() as u32,
+            fold,
+            ..self.row(What::SmallGroups, 0, sum, sum)
+        });
+        if fold == Fold::Open {
+            for at in small {
+                self.push_group(at, Some(me), expanded, &mut rows);
             }
         }
         rows
     }
 
+    fn push_group(&self, at: u32, parent: Option<u32>, expanded: &Expanded, rows: &mut Vec<Row>) {
+        let projection = self.ordered.projection;
+        let group = &projection.groups[at as usize];
+        let branch = expanded.group(&GroupKey::of(group, &self.settings.grouping));
+        let fold = self.fold(projection.roots(group), branch);
+        let me = rows.len() as u32;
+        let value = group.total.value(self.ordered.metric);
+        let own = group.own.value(self.ordered.metric);
+        rows.push(Row { fold, parent, ..self.row(What::Group(at), at, value, value - own) });
+        if fold == Fold::Open {
+            let below = self.lines(projection.roots(group), branch, value);
+            self.push(below, me, (1, false), None, at, rows);
+        }
+    }
+
+    fn row(&self, what: What, group: u32, value: u64, hides: u64) -> Row {
+        Row {
+            what,
+            group: Some(group),
+            depth: 0,
+            chained: false,
+            swallowed: 0,
+            fold: Fold::Leaf,
+            parent: None,
+            small: 0,
+            value,
+            hides,
+        }
+    }
+
+    /// Adds the lines below the row `parent`, which is of `node`.
     fn push(
         &self,
-        drawn: &[Drawn<'_>],
-        depth: u16,
-        chained: bool,
+        lines: Lines<'_>,
         parent: u32,
+        (depth, chained): (u16, bool),
+        node: Option<u32>,
         group: u32,
         rows: &mut Vec<Row>,
     ) {
-        for row in drawn {
-            let children = self.ordered.projection.children(row.node);
-            let fold = self.fold(children.clone(), row.branch);
-            let me = rows.len() as u32;
-            rows.push(Row {
-                what: What::Node(row.node),
-                group,
-                depth,
-                chained,
-                swallowed: row.swallowed,
-                fold,
-                parent: Some(parent),
-            });
-            if fold == Fold::Open {
-                let below = self.drawn(children, row.branch);
-                let fork = below.len() > 1;
-                self.push(&below, depth.saturating_add(u16::from(fork)), !fork, me, group, rows);
+        let place = (parent, depth, chained);
+        for drawn in &lines.rows {
+            self.push_node(drawn, place, group, rows);
+        }
+        if lines.small.is_empty() {
+            return;
+        }
+        let sum = lines.small.iter().map(|drawn| self.ordered.value(drawn.node)).sum();
+        rows.push(Row {
+            depth,
+            chained,
+            fold: if lines.small_open { Fold::Open } else { Fold::Closed },
+            parent: Some(parent),
+            small: lines.small.len() as u32,
+            ..self.row(What::Small(node), group, sum, sum)
+        });
+        if lines.small_open {
+            let me = rows.len() as u32 - 1;
+            for drawn in &lines.small {
+                self.push_node(drawn, (me, depth, false), group, rows);
             }
         }
     }
 
-    /// Returns the rows that stand for `nodes`: a folded call is replaced by its callees, however
-    /// long the chain.
-    fn drawn<'b>(&self, nodes: Siblings<'_>, branch: Option<&'b Branch>) -> Vec<Drawn<'b>> {
-        let in_order =
-            |nodes: Siblings<'_>| self.ordered.sorted(nodes.filter(|node| self.is_shown(*node)));
-        let mut drawn = Vec::new();
-        // An explicit stack, last first, instead of recursion: chains are as deep as stacks.
-        let mut todo: Vec<(u32, Option<&'b Branch>, u16)> =
-            in_order(nodes).into_iter().rev().map(|n| (n, branch, 0)).collect();
-        while let Some((node, above, swallowed)) = todo.pop() {
-            let projection = self.ordered.projection;
-            let branch = above.and_then(|b| b.below(projection.name(node), self.settings.roll_up));
-            if self.link(node).is_some() {
-                let inner = in_order(projection.children(node)).into_iter().rev();
-                todo.extend(inner.map(|n| (n, branch, swallowed.saturating_add(1))));
-            } else {
-                drawn.push(Drawn { node, branch, swallowed });
-            }
+    fn push_node(
+        &self,
+        drawn: &Drawn<'_>,
+        (parent, depth, chained): (u32, u16, bool),
+        group: u32,
+        rows: &mut Vec<Row>,
+    ) {
+        let children = self.ordered.projection.children(drawn.node);
+        let fold = self.fold(children.clone(), drawn.branch);
+        let me = rows.len() as u32;
+        let value = self.ordered.value(drawn.node);
+        let hides = value.saturating_sub(self.ordered.own(drawn.node));
+        rows.push(Row {
+            depth,
+            chained,
+            swallowed: drawn.swallowed,
+            fold,
+            parent: Some(parent),
+            ..self.row(What::Node(drawn.node), group, value, hides)
+        });
+        if fold == Fold::Open {
+            let below = self.lines(children, drawn.branch, value);
+            let fork = below.rows.len() + usize::from(!below.small.is_empty()) > 1;
+            let at = (depth.saturating_add(u16::from(fork)), !fork);
+            self.push(below, me, at, Some(drawn.node), group, rows);
         }
-        drawn
+    }
+
+    /// Returns the lines that stand for `nodes`, whose caller has the time `whole`. A folded call
+    /// is replaced by the callee that has its time; what else it calls is small.
+    fn lines<'b>(&self, nodes: Siblings<'_>, branch: Option<&'b Branch>, whole: u64) -> Lines<'b> {
+        let projection = self.ordered.projection;
+        let below = |branch: Option<&'b Branch>, node: u32| {
+            branch.and_then(|b| b.below(projection.name(node), self.settings.roll_up))
+        };
+        let mut drawn = Vec::new();
+        for mut node in nodes.filter(|node| self.is_shown(*node)) {
+            let (mut branch, mut swallowed) = (below(branch, node), 0u16);
+            while let Some(callee) = self.link(node) {
+                swallowed = swallowed.saturating_add(1);
+                for other in projection.children(node) {
+                    if other != callee && self.is_shown(other) {
+                        let branch = below(branch, other);
+                        drawn.push(Drawn { node: other, branch, swallowed });
+                    }
+                }
+                (node, branch) = (callee, below(branch, callee));
+            }
+            drawn.push(Drawn { node, branch, swallowed });
+        }
+        drawn.sort_unstable_by(|a, b| self.ordered.by_node(a.node, b.node));
+        // Below a small row everything is small.
+        let sums_up = self.is_short() && !is_small(&self.ordered, whole);
+        let (small, rows) = drawn.into_iter().partition(|d: &Drawn<'_>| {
+            sums_up && is_small(&self.ordered, self.ordered.value(d.node))
+        });
+        Lines { rows, small, small_open: branch.is_some_and(|b| b.small_open) }
+    }
+
+    /// Returns the small nodes among those that stand for `nodes`.
+    pub fn small(&self, nodes: Siblings<'_>) -> Vec<u32> {
+        self.lines(nodes, None, u64::MAX).small.iter().map(|drawn| drawn.node).collect()
     }
 
     /// Returns whether the row is expandable and expanded. Any shown child makes it expandable: a
@@ -159,6 +255,14 @@ impl Tree<'_> {
             (true, false) => Fold::Closed,
         }
     }
+}
+
+/// What stands below a row, in order.
+struct Lines<'b> {
+    rows: Vec<Drawn<'b>>,
+    /// Summed up in one line after the others.
+    small: Vec<Drawn<'b>>,
+    small_open: bool,
 }
 
 struct Drawn<'b> {

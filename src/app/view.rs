@@ -15,12 +15,13 @@ use crate::model::facts::tables::Location;
 use crate::model::projection::settings::Settings;
 use crate::model::projection::waits::Answer;
 use crate::model::projection::{
-    Method, Ordered, Projection, Siblings, Totals, heaviest, hottest_group, hottest_path,
+    Method, Ordered, Projection, Siblings, Totals, confidence, heaviest, is_small,
 };
 use crate::model::vocabulary::frame::{SECOND, ThreadKey};
+use crate::model::vocabulary::role::Role;
 
-/// Time after the start during which every snapshot reopens the hottest path, unless a key is
-/// pressed.
+/// Time after the start during which every snapshot opens the most telling rows anew, unless a key
+/// is pressed.
 const SETTLES_AFTER: u64 = 2 * SECOND;
 
 pub struct View {
@@ -34,11 +35,11 @@ pub struct View {
     pub rows: Vec<Row>,
     pub tree: List,
     /// `None`: the first row, whatever it is.
-    selected: Option<Path>,
-    expanded: Expanded,
+    pub(super) selected: Option<Path>,
+    pub(super) expanded: Expanded,
     /// The rows that `C` collapsed.
     before_collapse: Option<Expanded>,
-    /// The hottest path is final, or the user has opened something.
+    /// The rows that were opened at the start are final, or the user has opened something.
     settled: bool,
     /// The next projection names rows differently.
     renamed: bool,
@@ -46,9 +47,10 @@ pub struct View {
     /// Indexes into the projection's methods.
     pub method_rows: Vec<u32>,
     pub methods: List,
-    selected_method: Option<RowKey>,
-    pub collapse_chains: bool,
+    pub(super) selected_method: Option<RowKey>,
     pub short_names: bool,
+    /// A search goes on in this direction once the next projection is shown.
+    search_on: Option<isize>,
     pub search: Option<Regex>,
     pub activity: Activity,
     /// The newest results of what threads wait for.
@@ -73,8 +75,8 @@ impl View {
             method_rows: Vec::new(),
             methods: List::default(),
             selected_method: None,
-            collapse_chains: true,
             short_names: true,
+            search_on: None,
             search: None,
             activity: Activity::default(),
             waits: HashMap::new(),
@@ -92,6 +94,14 @@ impl View {
             self.settled = false;
         }
         self.reorder(height);
+        if let Some(step) = self.search_on.take() {
+            self.next_match(step, height);
+        }
+    }
+
+    /// Searches again once the next projection is shown.
+    pub fn search_after_next(&mut self, step: isize) {
+        self.search_on = Some(step);
     }
 
     /// Applies another metric or order to the same projection.
@@ -99,7 +109,7 @@ impl View {
         let Settings { metric, sort, reverse, .. } = self.settings;
         (self.shown.metric, self.shown.sort, self.shown.reverse) = (metric, sort, reverse);
         if !self.settled {
-            self.open_hottest();
+            self.open_most_telling(height);
         }
         self.reshape(height);
     }
@@ -131,7 +141,7 @@ impl View {
         self.methods.follow(cursor.unwrap_or(self.methods.cursor), self.method_rows.len(), height);
     }
 
-    fn ordered(&self) -> Ordered<'_> {
+    pub(super) fn ordered(&self) -> Ordered<'_> {
         self.projection.ordered(&self.shown)
     }
 
@@ -148,8 +158,8 @@ impl View {
         self.projection.location(node, self.shown.metric)
     }
 
-    fn drawing(&self) -> Tree<'_> {
-        Tree { ordered: self.ordered(), settings: &self.shown, collapse: self.collapse_chains }
+    pub(super) fn drawing(&self) -> Tree<'_> {
+        Tree { ordered: self.ordered(), settings: &self.shown }
     }
 
     /// Notes that the next projection names rows differently, so that the expanded rows are
@@ -158,17 +168,23 @@ impl View {
         self.renamed = true;
     }
 
-    /// Opens the hottest path down to its first fork.
-    fn open_hottest(&mut self) {
+    /// Opens the closed row that hides the most self time, again and again, until the screen is
+    /// full or no row hides 2 % of what is shown.
+    fn open_most_telling(&mut self, height: usize) {
         self.expanded = Expanded::default();
-        let ordered = self.ordered();
-        let Some(group) = hottest_group(&ordered) else { return };
-        let path = hottest_path(&ordered, group);
-        let mut row = Path::of_group(&self.projection, group as u32, &self.shown);
-        self.expanded.open(&row);
-        for node in path {
-            row.frames.push(RowKey::of(self.projection.name(node), self.shown.roll_up));
-            self.expanded.open(&row);
+        let shown = u128::from(self.projection.total.value(self.shown.metric));
+        loop {
+            let rows = self.drawing().rows(&self.expanded);
+            let closed = rows.iter().filter(|row| row.fold == Fold::Closed);
+            let most = closed.reduce(|most, row| if row.hides > most.hides { row } else { most });
+            let Some(row) = most.filter(|row| u128::from(row.hides) * 50 >= shown.max(1)) else {
+                break;
+            };
+            if rows.len() >= height.max(1) {
+                break;
+            }
+            let path = self.path(row);
+            self.expanded.open(&path);
         }
         let known =
             |s: &Arc<Snapshot>| !s.health.naming && s.at >= s.session.started + SETTLES_AFTER;
@@ -176,15 +192,26 @@ impl View {
     }
 
     fn path(&self, row: &Row) -> Path {
+        let Some(group) = row.group else { return Path::of_small_groups() };
+        let of_group = || Path::of_group(&self.projection, group, &self.shown);
+        let of_node = |node| Path::of_node(&self.projection, group, node, &self.shown);
         match row.what {
-            What::Group(group) => Path::of_group(&self.projection, group, &self.shown),
-            What::Node(node) => Path::of_node(&self.projection, row.group, node, &self.shown),
+            What::Group(_) => of_group(),
+            What::Node(node) => of_node(node),
+            What::Small(Some(node)) => of_node(node).small(),
+            What::Small(None) | What::SmallGroups => of_group().small(),
         }
     }
 
     /// Returns the row of the selected path, or of the longest part of it that still exists.
     fn locate(&self) -> Option<usize> {
         let Some(path) = &self.selected else { return Some(0) };
+        if path.small {
+            let found = self.rows.iter().position(|row| row.small > 0 && self.path(row) == *path);
+            if found.is_some() {
+                return found;
+            }
+        }
         let Some((group, nodes)) = path.find(&self.projection, &self.shown) else {
             return Some(self.tree.cursor);
         };
@@ -222,9 +249,20 @@ impl View {
             return Some(self.method_location(*method));
         }
         match self.selected_row()?.what {
-            What::Group(_) => None,
             What::Node(node) => Some(self.node_location(node)),
+            What::Group(_) | What::Small(_) | What::SmallGroups => None,
         }
+    }
+
+    /// Returns the function under the cursor and whether it is the user's code.
+    pub fn selected_function(&self) -> Option<(Arc<Location>, bool)> {
+        let location = self.selected_location()?.clone();
+        let role = match self.selected_row()?.what {
+            _ if self.methods_on => self.method(*self.method_rows.get(self.methods.cursor)?).role,
+            What::Node(node) => self.projection.role(node),
+            What::Group(_) | What::Small(_) | What::SmallGroups => return None,
+        };
+        Some((location, role == Role::App))
     }
 
     /// Returns the totals of the row under the cursor.
@@ -233,10 +271,46 @@ impl View {
             let method = self.method_rows.get(self.methods.cursor)?;
             return Some(self.method(*method).total);
         }
-        Some(match self.selected_row()?.what {
-            What::Group(group) => self.projection.groups[group as usize].total,
-            What::Node(node) => self.projection.total(node),
-        })
+        Some(self.row_totals(self.selected_row()?).0)
+    }
+
+    /// Returns total and self time of a line of the tree.
+    pub fn row_totals(&self, row: &Row) -> (Totals, Totals) {
+        let projection = &self.projection;
+        let sum = |parts: &mut dyn Iterator<Item = Totals>| {
+            let mut sum = Totals::default();
+            parts.for_each(|part| sum.add(&part));
+            sum
+        };
+        let of_small = |nodes: Siblings<'_>| {
+            let tree = self.drawing();
+            let small = tree.small(nodes);
+            let total = sum(&mut small.iter().map(|node| projection.total(*node)));
+            (total, Totals::default())
+        };
+        match row.what {
+            What::Group(group) => {
+                let group = &projection.groups[group as usize];
+                (group.total, group.own)
+            }
+            What::Node(node) => {
+                let node = projection.node(node, self.shown.metric);
+                (node.total, node.own)
+            }
+            What::Small(Some(node)) => of_small(projection.children(node)),
+            What::Small(None) => {
+                let group = row.group.and_then(|group| projection.groups.get(group as usize));
+                group.map(|group| of_small(projection.roots(group))).unwrap_or_default()
+            }
+            What::SmallGroups => {
+                let metric = self.shown.metric;
+                let small = projection
+                    .groups
+                    .iter()
+                    .filter(|g| is_small(&self.ordered(), g.total.value(metric)));
+                (sum(&mut small.map(|group| group.total)), Totals::default())
+            }
+        }
     }
 
     /// Returns the frames of the row under the cursor, innermost first; empty on a group.
@@ -296,7 +370,7 @@ impl View {
         }
     }
 
-    fn select_method(&mut self, first: bool) {
+    pub(super) fn select_method(&mut self, first: bool) {
         let method = self.method_rows.get(self.methods.cursor).filter(|_| !first);
         let key = |m: &u32| RowKey::of(self.method_location(*m), self.shown.roll_up);
         self.selected_method = method.map(key);
@@ -338,7 +412,7 @@ impl View {
     }
 
     /// Stops opening rows automatically: from here on the user decides what is open.
-    fn touch(&mut self) {
+    pub(super) fn touch(&mut self) {
         self.settled = true;
         self.before_collapse = None;
     }
@@ -377,8 +451,15 @@ impl View {
         let mut below = match row.what {
             What::Group(group) => self.projection.roots(&self.projection.groups[group as usize]),
             What::Node(node) => self.projection.children(node),
+            What::Small(_) | What::SmallGroups => return self.reshape(height),
         };
-        while let Some(node) = heaviest(&self.ordered(), below) {
+        let resolution = self.snapshot.as_ref().map_or(0, |snapshot| snapshot.resolution());
+        let (metric, shown) = (self.shown.metric, self.projection.total);
+        // What is not certain is not worth entering.
+        let is_certain = |node: &u32| {
+            !confidence(&self.projection.total(*node), &shown, metric, resolution).unresolved
+        };
+        while let Some(node) = heaviest(&self.ordered(), below).filter(is_certain) {
             path.frames.push(RowKey::of(self.projection.name(node), self.shown.roll_up));
             below = self.projection.children(node);
         }
@@ -397,103 +478,6 @@ impl View {
         self.reshape(height);
     }
 
-    /// Goes to the next (1) or previous (-1) row whose name matches and opens the rows that hide
-    /// it. Returns false if there is none.
-    pub fn next_match(&mut self, step: isize, height: usize) -> bool {
-        let Some(search) = self.search.clone() else { return false };
-        if self.methods_on {
-            let matches =
-                |at: &usize| search.is_match(&self.method_location(self.method_rows[*at]).function);
-            let found: Vec<usize> = (0..self.method_rows.len()).filter(matches).collect();
-            let Some(at) = beside(&found, self.methods.cursor, step) else { return false };
-            self.methods.cursor = at;
-            self.methods.show(self.method_rows.len(), height);
-            self.select_method(false);
-            return true;
-        }
-        let (found, here) = self.matches(&search);
-        let Some(at) = beside(&found.iter().map(|f| f.0).collect::<Vec<_>>(), here, step) else {
-            return false;
-        };
-        let Some((_, path)) = found.into_iter().find(|(order, _)| *order == at) else {
-            return false;
-        };
-        let path = path.path(self);
-        if !path.frames.is_empty() {
-            self.touch();
-            let mut above = path.clone();
-            above.frames.pop();
-            self.expanded.open(&above);
-        }
-        self.selected = Some(path);
-        self.reshape(height);
-        true
-    }
-
-    /// Returns all matches, each with its place in the drawing order with all rows open; and the
-    /// cursor's place.
-    fn matches(&self, search: &Regex) -> (Vec<(usize, Found)>, usize) {
-        let selected = self.selected.as_ref().and_then(|p| {
-            let (group, nodes) = p.find(&self.projection, &self.shown)?;
-            Some(nodes.last().map_or(What::Group(group), |n| What::Node(*n)))
-        });
-        let projection = &self.projection;
-        // Only paths to matches and to the cursor are visited in order, so nothing else has to be
-        // sorted.
-        let mut matches = Vec::with_capacity(projection.node_count() as usize);
-        let mut known: HashMap<*const Location, bool> = HashMap::new();
-        for node in 0..projection.node_count() {
-            let location = projection.name(node);
-            matches.push(
-                *known
-                    .entry(Arc::as_ptr(location))
-                    .or_insert_with(|| search.is_match(&location.function)),
-            );
-        }
-        let mut on_the_way = matches.clone();
-        if let Some(What::Node(node)) = selected {
-            on_the_way[node as usize] = true;
-        }
-        for node in (0..projection.node_count()).rev() {
-            if let (true, Some(parent)) = (on_the_way[node as usize], projection.parent(node)) {
-                on_the_way[parent as usize] = true;
-            }
-        }
-
-        let ordered = self.ordered();
-        let (mut found, mut here, mut order) = (Vec::new(), 0, 0);
-        for at in ordered.groups() {
-            let group = &projection.groups[at as usize];
-            if !is_shown(projection, &self.shown, &group.total) {
-                continue;
-            }
-            let mut visit = |what: What, matches: bool| {
-                if selected == Some(what) {
-                    here = order;
-                }
-                if matches {
-                    found.push((order, Found { group: at, what }));
-                }
-                order += 1;
-            };
-            visit(What::Group(at), search.is_match(&group.name));
-            let in_order = |nodes: Siblings<'_>| {
-                let shown =
-                    |node: &u32| is_shown(projection, &self.shown, &projection.total(*node));
-                ordered
-                    .sorted(nodes.filter(|node| on_the_way[*node as usize] && shown(node)))
-                    .into_iter()
-                    .rev()
-            };
-            let mut todo: Vec<u32> = in_order(projection.roots(group)).collect();
-            while let Some(node) = todo.pop() {
-                visit(What::Node(node), matches[node as usize]);
-                todo.extend(in_order(projection.children(node)));
-            }
-        }
-        (found, here)
-    }
-
     /// Returns true while the line about filters has content.
     pub fn has_filters(&self) -> bool {
         let f = &self.settings.filters;
@@ -505,28 +489,5 @@ impl View {
             || f.skip_daemon
             || f.threads.active().is_some()
             || f.min_percent.active().is_some()
-    }
-}
-
-struct Found {
-    group: u32,
-    what: What,
-}
-
-impl Found {
-    fn path(&self, view: &View) -> Path {
-        match self.what {
-            What::Group(group) => Path::of_group(&view.projection, group, &view.settings),
-            What::Node(node) => Path::of_node(&view.projection, self.group, node, &view.settings),
-        }
-    }
-}
-
-/// Returns the place after (or before) `here` among ascending places, wrapping at the ends.
-fn beside(places: &[usize], here: usize, step: isize) -> Option<usize> {
-    if step > 0 {
-        places.iter().find(|p| **p > here).or(places.first()).copied()
-    } else {
-        places.iter().rev().find(|p| **p < here).or(places.last()).copied()
     }
 }

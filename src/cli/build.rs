@@ -11,7 +11,9 @@ use crate::config::{
     self, CaptureChoice, Config, Format, Given, Kept, Mode, Output, Redact, Reports, Sampling,
     Screen, TargetSpec, UnwinderChoice, Wanted, Workload,
 };
-use crate::model::projection::settings::{Filter, Filters, Metric, Range, RollUp, Settings};
+use crate::model::projection::settings::{
+    Filter, Filters, Level, Metric, Range, RollUp, Settings, Whose,
+};
 use crate::model::transform::diff::Per;
 use crate::model::transform::redact::Key;
 use crate::model::vocabulary::frame::Ns;
@@ -422,16 +424,26 @@ fn settings(job: Job, given: &Given) -> Settings {
         Job::Live | Job::DemoLive => Range::Rolling(ns(WINDOW)),
         _ => Range::Cumulative { since: None },
     };
-    given.over(Settings { range, ..Settings::default() })
+    given.over(Settings { range, level: Level::Mine, ..Settings::default() })
 }
 
 fn given(typed: &Typed) -> Result<Given, String> {
     let window = typed.view.window.as_ref().map(|text| values::time(text, &WINDOWS)).transpose()?;
     let metric = |text: &String| values::word("--metric", text, &Metric::ALL, Metric::word);
     let roll_up = |text: &String| values::word("--by", text, &RollUp::ALL, RollUp::word);
+    let level = |text: &String| values::word("--level", text, &Level::ALL, Level::word);
+    let whose = |option: &str, texts: &[String], mine| {
+        let whose = |text: &String| Ok(Whose { pattern: values::regex(option, text)?, mine });
+        texts.iter().map(whose).collect::<Result<Vec<_>, String>>()
+    };
+    // Of several that match, the last holds: what is named as the user's own is shown.
+    let mut corrections = whose("--library", &typed.view.library, false)?;
+    corrections.extend(whose("--app", &typed.view.app, true)?);
     Ok(Given {
         metric: typed.view.metric.as_ref().map(metric).transpose()?,
         roll_up: typed.view.by.as_ref().map(roll_up).transpose()?,
+        level: typed.view.level.as_ref().map(level).transpose()?,
+        whose: corrections,
         grouping: typed.view.group.as_ref().map(|text| values::grouping(text)).transpose()?,
         rename: typed
             .view
@@ -477,6 +489,8 @@ fn redact(typed: &Typed, surroundings: &Surroundings) -> Result<Redact, String> 
         ("--hide", typed.view.hide.is_some()),
         ("--rename", !typed.view.rename.is_empty()),
         ("--idle-at", !typed.view.idle_at.is_empty()),
+        ("--app", !typed.view.app.is_empty()),
+        ("--library", !typed.view.library.is_empty()),
         (
             "--group frame:",
             typed.view.group.as_deref().is_some_and(|group| group.trim().starts_with("frame:")),

@@ -343,6 +343,15 @@ pub struct ViewOptions {
     /// Only threads whose name or group matches
     #[arg(long, value_name = "REGEX")]
     pub threads: Option<String>,
+    /// Rows: mine (your functions), chains, all [mine]
+    #[arg(long, value_name = "LEVEL")]
+    pub level: Option<String>,
+    /// Your code: functions, modules, files
+    #[arg(long, value_name = "REGEX")]
+    pub app: Vec<String>,
+    /// Not your code
+    #[arg(long, value_name = "REGEX")]
+    pub library: Vec<String>,
     /// Begin stacks at functions with these prefixes
     #[arg(long, value_name = "PREFIX,..")]
     pub interesting: Vec<String>,

@@ -22,7 +22,7 @@ use std::io::{self, Write};
 
 use crate::config::Format;
 use crate::model::facts::snapshot::{Snapshot, Target};
-use crate::model::projection::settings::{Grouping, Rename, Settings};
+use crate::model::projection::settings::{Grouping, Level, Rename, Settings};
 
 mod ascii;
 pub mod classic;
@@ -51,16 +51,18 @@ pub fn write(
     settings: &Settings,
     out: &mut dyn Write,
 ) -> io::Result<()> {
+    // Other tools group and hide frames themselves.
+    let all = &Settings { level: Level::All, ..settings.clone() };
     match format {
         Format::Text => text::write(snapshot, settings, out),
-        Format::Json => json::write(snapshot, settings, out),
-        Format::Folded => folded::write(snapshot, settings, out),
-        Format::Pprof => pprof::write(snapshot, settings, out),
-        Format::Classic => classic::write(snapshot, settings, out),
-        Format::Speedscope => speedscope::write(snapshot, settings, out),
-        Format::Svg => svg::write(snapshot, settings, out),
-        Format::Html => html::write(snapshot, settings, out),
-        Format::Firefox => firefox::write(snapshot, settings, out),
+        Format::Json => json::write(snapshot, all, out),
+        Format::Folded => folded::write(snapshot, all, out),
+        Format::Pprof => pprof::write(snapshot, all, out),
+        Format::Classic => classic::write(snapshot, all, out),
+        Format::Speedscope => speedscope::write(snapshot, all, out),
+        Format::Svg => svg::write(snapshot, all, out),
+        Format::Html => html::write(snapshot, all, out),
+        Format::Firefox => firefox::write(snapshot, all, out),
         Format::Sampletop => saved::write(snapshot, settings, out),
     }
 }

@@ -4,9 +4,9 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::columns::{Column, Columns, Figures};
+use super::label::put_function;
 use super::text::{Pen, cut_end};
 use super::theme::Theme;
-use super::tree::put_location;
 use crate::app::AppState;
 
 pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
@@ -25,7 +25,7 @@ pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
                 Column::Name => {
                     pen.space(3);
                     let room = columns.name.saturating_sub(2);
-                    put_location(&mut pen, location, 0, room, unresolved, app, theme);
+                    put_function(&mut pen, location, room, unresolved, app, theme);
                 }
                 Column::Module => {
                     let module = cut_end(&location.module, 18, theme.glyphs.cut);

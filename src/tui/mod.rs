@@ -19,6 +19,7 @@
 
 pub mod escape;
 pub mod input;
+mod label;
 pub mod pacer;
 pub mod terminal;
 pub mod theme;

@@ -26,6 +26,8 @@ pub struct Glyphs {
     pub closed: &'static str,
     /// Ties the only callee to the row above.
     pub hangs: &'static str,
+    /// Between a function and what it calls.
+    pub calls: &'static str,
     pub cut: &'static str,
     pub descending: &'static str,
     pub ascending: &'static str,
@@ -42,6 +44,7 @@ static UNICODE: Glyphs = Glyphs {
     open: "▾",
     closed: "▸",
     hangs: "╰",
+    calls: "› ",
     cut: "…",
     descending: "▾",
     ascending: "▴",
@@ -54,6 +57,7 @@ static ASCII: Glyphs = Glyphs {
     open: "v",
     closed: ">",
     hangs: "`",
+    calls: "> ",
     cut: ".",
     descending: "v",
     ascending: "^",

@@ -2,21 +2,17 @@
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::style::Style;
-use regex::Regex;
 
 use super::columns::{Column, Columns, Figures};
-use super::text::{Pen, cut_end, cut_start, width};
+use super::label;
+use super::text::{Pen, cut_end, width};
 use super::theme::Theme;
 use crate::app::AppState;
+use crate::app::label::label;
 use crate::app::rows::{Fold, Row, What};
-use crate::app::short_names;
-use crate::model::facts::tables::{FrameKind, Location};
 
 /// Minimum cells of a name, whatever its indentation.
 const NAME_LEAST: usize = 16;
-/// Suffix of kernel functions' names.
-const OF_KERNEL: &str = " [k]";
 
 pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
     let view = &app.view;
@@ -34,24 +30,16 @@ pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
 
 fn draw_row(pen: &mut Pen<'_>, row: &Row, columns: &Columns, app: &AppState, theme: &Theme) {
     let projection = &app.view.projection;
-    let figures = match row.what {
-        What::Group(group) => {
-            let group = &projection.groups[group as usize];
-            Figures { total: group.total, own: group.own }
-        }
-        What::Node(node) => {
-            let node = projection.node(node, app.view.settings.metric);
-            Figures { total: node.total, own: node.own }
-        }
-    };
+    let (total, own) = app.view.row_totals(row);
+    let figures = Figures { total, own };
     let unresolved = figures.is_unresolved(app);
     for column in &columns.shown {
         match column {
             Column::Name => draw_name(pen, row, columns.name, unresolved, app, theme),
             Column::Module => {
                 let module = match row.what {
-                    What::Group(_) => "",
                     What::Node(node) => &projection.name(node).module,
+                    What::Group(_) | What::Small(_) | What::SmallGroups => "",
                 };
                 pen.space(1).put_left(&cut_end(module, 18, theme.glyphs.cut), 18, theme.dim());
             }
@@ -95,87 +83,19 @@ fn draw_name(
             let room = room - width(&right);
             let style = if unresolved { theme.dim() } else { theme.group() };
             let name = cut_end(&group.name, room.saturating_sub(1), glyphs.cut);
-            put_found(pen, &name, room, style, app, theme);
+            label::put_found(pen, &name, room, style, app, theme);
             pen.put(&right, theme.dim());
         }
-        What::Node(node) => {
-            let location = app.view.node_location(node);
-            put_location(pen, location, row.swallowed, room, unresolved, app, theme);
+        What::Node(_) => {
+            if let Some(label) = label(&app.view, row) {
+                label::put(pen, &label, room, unresolved, app, theme);
+            }
+        }
+        What::Small(_) | What::SmallGroups => {
+            let what = if row.what == What::SmallGroups { "group" } else { "row" };
+            let plural = if row.small == 1 { "" } else { "s" };
+            let text = format!("+ {} {what}{plural} below 0.5 %", row.small);
+            pen.put_left(&cut_end(&text, room, glyphs.cut), room, theme.dim());
         }
     }
-}
-
-/// Writes `...41 Name    :88` in `cells`.
-pub fn put_location(
-    pen: &mut Pen<'_>,
-    location: &Location,
-    swallowed: u16,
-    room: usize,
-    unresolved: bool,
-    app: &AppState,
-    theme: &Theme,
-) {
-    let swallowed = if swallowed > 0 { format!("...{swallowed} ") } else { String::new() };
-    let line = location.line.map(|line| format!(":{line}")).unwrap_or_default();
-    // The line number is dropped if the name needs its cells.
-    let line = if room >= 24 + width(&line) { line } else { String::new() };
-    let room = room - width(&line);
-    pen.put(&cut_end(&swallowed, room, ""), theme.dim());
-    let room = room.saturating_sub(width(&swallowed));
-    let style = if unresolved {
-        theme.kind(location.kind).patch(theme.dim())
-    } else {
-        theme.kind(location.kind)
-    };
-    let name = if app.view.short_names {
-        short_names::short(location, app.view.shown.roll_up)
-    } else {
-        location.function.as_ref().into()
-    };
-    // Kernel functions are distinguishable without colour too.
-    let of_kernel = location.kind == FrameKind::Kernel && !name.starts_with('[') && room >= 12;
-    let suffix = if of_kernel { OF_KERNEL } else { "" };
-    let least = room.saturating_sub(usize::from(!line.is_empty()) + width(suffix));
-    // The end of a long path is more informative than its beginning; of a marker it is the
-    // beginning.
-    let name = match location.kind {
-        FrameKind::Marker => cut_end(&name, least, theme.glyphs.cut),
-        _ => cut_start(&name, least, theme.glyphs.cut),
-    };
-    if suffix.is_empty() {
-        put_found(pen, &name, room, style, app, theme);
-    } else {
-        put_found(pen, &name, width(&name), style, app, theme);
-        pen.put(suffix, style).space(room.saturating_sub(width(&name) + width(suffix)));
-    }
-    pen.put(&line, theme.dim());
-}
-
-/// Writes `text` and pads it to `cells`; marks the search's matches.
-fn put_found(
-    pen: &mut Pen<'_>,
-    text: &str,
-    cells: usize,
-    style: Style,
-    app: &AppState,
-    theme: &Theme,
-) {
-    let end = pen.room().saturating_sub(cells);
-    let found = app
-        .view
-        .search
-        .as_ref()
-        .and_then(|search: &Regex| search.find(text))
-        .filter(|m| !m.is_empty());
-    match found {
-        Some(found) => {
-            pen.put(&text[..found.start()], style);
-            pen.put(&text[found.range()], style.patch(theme.found()));
-            pen.put(&text[found.end()..], style);
-        }
-        None => {
-            pen.put(text, style);
-        }
-    }
-    pen.space(pen.room().saturating_sub(end));
 }

@@ -80,6 +80,7 @@ const PATTERNS_MAX: usize = 100;
 /// block holds no settings.
 pub fn read(block: &[u8]) -> Option<(Settings, Vec<String>)> {
     let Value::Object(words) = serde_json::from_slice(block).ok()? else { return None };
+    let is_older = !words.contains_key("level");
     let mut words = Words { words, wrong: Vec::new() };
     let plain = Settings::default();
     let one_of = |value: &Value, found: &dyn Fn(&str) -> bool| value.as_str().is_some_and(found);
@@ -101,6 +102,9 @@ pub fn read(block: &[u8]) -> Option<(Settings, Vec<String>)> {
         reverse: words.take("reverse", Value::as_bool),
         ..plain
     };
+    if is_older {
+        settings.level = Level::Mine;
+    }
     let filters = &mut settings.filters;
     filters.interesting = words.take("interesting", |v| filter(v, |v| list(v, text)));
     filters.focus = words.take("focus", |v| filter(v, regex));

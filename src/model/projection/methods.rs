@@ -8,6 +8,7 @@ use super::nodes::Nodes;
 use super::{Group, Totals};
 use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::projection::settings::Metric;
+use crate::model::vocabulary::role::Role;
 
 /// A row of the methods view: a function (or line, class ...), summed over all its frames. A
 /// recursive function counts once per stack.
@@ -19,6 +20,8 @@ pub struct Method {
     pub own: Totals,
     /// Number of distinct threads in which it was seen.
     pub threads: u32,
+    /// Whose code it is.
+    pub role: Role,
 }
 
 impl Method {
@@ -62,6 +65,7 @@ pub(super) fn methods(nodes: &Nodes, groups: &[Group], seen: &[(u32, u32)]) -> V
                 total: Totals::default(),
                 own: Totals::default(),
                 threads: 0,
+                role: nodes.roles[node as usize],
             });
         }
     }

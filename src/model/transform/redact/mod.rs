@@ -211,7 +211,8 @@ impl Redactor {
 pub fn settings(settings: &Settings) -> (Settings, bool) {
     let mut kept = settings.clone();
     let filters = &mut kept.filters;
-    let mut dropped = !settings.rename.is_empty() || !settings.idle_at.is_empty();
+    let mut dropped =
+        !settings.rename.is_empty() || !settings.idle_at.is_empty() || !settings.whose.is_empty();
     dropped |= filters.interesting.active().is_some();
     filters.interesting = Filter::default();
     for filter in [&mut filters.focus, &mut filters.ignore, &mut filters.hide, &mut filters.threads]
@@ -221,6 +222,7 @@ pub fn settings(settings: &Settings) -> (Settings, bool) {
     }
     kept.rename.clear();
     kept.idle_at.clear();
+    kept.whose.clear();
     if matches!(kept.grouping, Grouping::Frame(_)) {
         kept.grouping = Grouping::Rules;
         dropped = true;

@@ -1,0 +1,56 @@
+//! What a row of the tree is called: the user's function, the calls folded into its line, and the
+//! way out of the user's code that has most of its time.
+
+use super::rows::{Row, What};
+use super::view::View;
+use crate::model::facts::tables::Location;
+use crate::model::projection::heaviest;
+use crate::model::vocabulary::role::Role;
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Label<'a> {
+    /// The calls that are folded into the line, outermost first.
+    pub outer: Vec<&'a Location>,
+    pub name: &'a Location,
+    /// What the function calls elsewhere most of its self time, or the innermost call of a chain
+    /// that leaves the user's code.
+    pub inner: Option<&'a Location>,
+    /// The row stands for what its caller, the user's function, calls elsewhere.
+    pub is_entry: bool,
+}
+
+/// Returns the label of a row of the tree; `None` for rows that are no calls.
+pub fn label<'a>(view: &'a View, row: &Row) -> Option<Label<'a>> {
+    let What::Node(node) = row.what else { return None };
+    let projection = &view.projection;
+    let location = |node: u32| &**view.node_location(node);
+    let mut chain = vec![node];
+    let mut at = node;
+    for _ in 0..row.swallowed {
+        let Some(caller) = projection.parent(at) else { break };
+        chain.push(caller);
+        at = caller;
+    }
+    let is_app = |node: &u32| projection.role(*node) == Role::App;
+    // The innermost function of the user names the line, if there is one.
+    let named = chain.iter().position(is_app).unwrap_or(0);
+    let name = chain[named];
+    let outer = chain[named + 1..].iter().filter(|node| !is_app(&name) || is_app(node));
+    let mut outer: Vec<&Location> = outer.map(|node| location(*node)).collect();
+    outer.reverse();
+    let ordered = projection.ordered(&view.shown);
+    let inner = match named {
+        0 => {
+            let entries = projection.children(node).filter(|child| projection.is_entry(*child));
+            let most = |entry: &u32| ordered.value(*entry) > ordered.own(node) / 2;
+            heaviest(&ordered, entries).filter(most)
+        }
+        _ => Some(node),
+    };
+    Some(Label {
+        outer,
+        name: location(name),
+        inner: inner.map(location),
+        is_entry: projection.is_entry(node),
+    })
+}

@@ -1,0 +1,161 @@
+//! Search for names in the views: finds the rows that match, in drawing order, and opens the way to
+//! them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use regex::Regex;
+
+use super::row_path::Path;
+use super::rows::is_shown;
+use super::view::View;
+use crate::model::facts::tables::Location;
+use crate::model::projection::{Siblings, is_small};
+
+impl View {
+    /// Goes to the next (1) or previous (-1) row whose name matches and opens the rows that hide
+    /// it. Returns false if there is none.
+    pub fn next_match(&mut self, step: isize, height: usize) -> bool {
+        let Some(search) = self.search.clone() else { return false };
+        if self.methods_on {
+            let matches =
+                |at: &usize| search.is_match(&self.method_location(self.method_rows[*at]).function);
+            let found: Vec<usize> = (0..self.method_rows.len()).filter(matches).collect();
+            let Some(at) = beside(&found, self.methods.cursor, step) else { return false };
+            self.methods.cursor = at;
+            self.methods.show(self.method_rows.len(), height);
+            self.select_method(false);
+            return true;
+        }
+        let (found, here) = self.matches(&search);
+        let Some(at) = beside(&found.iter().map(|f| f.0).collect::<Vec<_>>(), here, step) else {
+            return false;
+        };
+        let Some((_, path)) = found.into_iter().find(|(order, _)| *order == at) else {
+            return false;
+        };
+        let path = path.path(self);
+        if !path.frames.is_empty() {
+            self.touch();
+            self.open_above(&path);
+        }
+        self.selected = Some(path);
+        self.reshape(height);
+        true
+    }
+
+    /// Opens all rows above the path's, and the line of small rows that hides it.
+    fn open_above(&mut self, path: &Path) {
+        let mut above = path.clone();
+        above.frames.pop();
+        self.expanded.open(&above);
+        let Some((group, nodes)) = path.find(&self.projection, &self.shown) else { return };
+        let ordered = self.ordered();
+        let metric = self.shown.metric;
+        if is_small(&ordered, self.projection.groups[group as usize].total.value(metric)) {
+            self.expanded.small_groups = true;
+            return;
+        }
+        let tree = self.drawing();
+        // A folded call has no lines of its own: what is small below it hangs on the row above.
+        let mut row_above = 0;
+        for (depth, node) in nodes.iter().enumerate() {
+            if is_small(&ordered, ordered.value(*node)) {
+                let frames = path.frames[..row_above].to_vec();
+                self.expanded.open(&Path { frames, ..path.clone() }.small());
+                return;
+            }
+            if tree.link(*node).is_none() {
+                row_above = depth + 1;
+            }
+        }
+    }
+
+    /// Returns all matches, each with its place in the drawing order with all rows open; and the
+    /// cursor's place.
+    fn matches(&self, search: &Regex) -> (Vec<(usize, Found)>, usize) {
+        let selected = self.selected.as_ref().and_then(|p| {
+            let (group, nodes) = p.find(&self.projection, &self.shown)?;
+            Some((group, nodes.last().copied()))
+        });
+        let projection = &self.projection;
+        // Only paths to matches and to the cursor are visited in order, so nothing else has to be
+        // sorted.
+        let mut matches = Vec::with_capacity(projection.node_count() as usize);
+        let mut known: HashMap<*const Location, bool> = HashMap::new();
+        for node in 0..projection.node_count() {
+            let location = projection.name(node);
+            matches.push(
+                *known
+                    .entry(Arc::as_ptr(location))
+                    .or_insert_with(|| search.is_match(&location.function)),
+            );
+        }
+        let mut on_the_way = matches.clone();
+        if let Some((_, Some(node))) = selected {
+            on_the_way[node as usize] = true;
+        }
+        for node in (0..projection.node_count()).rev() {
+            if let (true, Some(parent)) = (on_the_way[node as usize], projection.parent(node)) {
+                on_the_way[parent as usize] = true;
+            }
+        }
+
+        let ordered = self.ordered();
+        let (mut found, mut here, mut order) = (Vec::new(), 0, 0);
+        for at in ordered.groups() {
+            let group = &projection.groups[at as usize];
+            if !is_shown(projection, &self.shown, &group.total) {
+                continue;
+            }
+            let mut visit = |node: Option<u32>, matches: bool| {
+                if selected == Some((at, node)) {
+                    here = order;
+                }
+                if matches {
+                    found.push((order, Found { group: at, node }));
+                }
+                order += 1;
+            };
+            visit(None, search.is_match(&group.name));
+            let in_order = |nodes: Siblings<'_>| {
+                let shown =
+                    |node: &u32| is_shown(projection, &self.shown, &projection.total(*node));
+                ordered
+                    .sorted(nodes.filter(|node| on_the_way[*node as usize] && shown(node)))
+                    .into_iter()
+                    .rev()
+            };
+            let mut todo: Vec<u32> = in_order(projection.roots(group)).collect();
+            while let Some(node) = todo.pop() {
+                visit(Some(node), matches[node as usize]);
+                todo.extend(in_order(projection.children(node)));
+            }
+        }
+        (found, here)
+    }
+}
+
+struct Found {
+    group: u32,
+    /// `None`: the group itself.
+    node: Option<u32>,
+}
+
+impl Found {
+    fn path(&self, view: &View) -> Path {
+        match self.node {
+            None => Path::of_group(&view.projection, self.group, &view.settings),
+            Some(node) => Path::of_node(&view.projection, self.group, node, &view.settings),
+        }
+    }
+}
+
+/// Returns the place after (or before) `here` among ascending places, wrapping at the ends.
+fn beside(places: &[usize], here: usize, step: isize) -> Option<usize> {
+    if step > 0 {
+        places.iter().find(|p| **p > here).or(places.first()).copied()
+    } else {
+        places.iter().rev().find(|p| **p < here).or(places.last()).copied()
+    }
+}

@@ -1,0 +1,140 @@
+//! A row's name on the screen: `serve › Convoy.lookup :3 › monitor enter`.
+
+use regex::Regex;
+
+use super::text::{Pen, cut_end, cut_start, width};
+use super::theme::Theme;
+use crate::app::AppState;
+use crate::app::label::Label;
+use crate::app::short_names;
+use crate::model::facts::tables::{FrameKind, Location};
+use crate::model::projection::settings::RollUp;
+
+/// Suffix of kernel functions' names.
+const OF_KERNEL: &str = " [k]";
+/// Minimum cells of the function's own name before anything stands beside it.
+const NAME_LEAST: usize = 16;
+/// Minimum cells of what is called inside; less is no use.
+const INNER_LEAST: usize = 8;
+
+/// Writes a label in `cells`. What does not fit goes in this order: callers, the outermost first;
+/// the line; the end of what is called inside.
+pub fn put(
+    pen: &mut Pen<'_>,
+    label: &Label<'_>,
+    cells: usize,
+    unresolved: bool,
+    app: &AppState,
+    theme: &Theme,
+) {
+    let mut room = cells;
+    let to = theme.glyphs.calls;
+    let style = |location: &Location| {
+        let style = theme.kind(location.kind);
+        if unresolved { style.patch(theme.dim()) } else { style }
+    };
+    if label.is_entry {
+        let mark = cut_end(to, room, "").into_owned();
+        pen.put(&mark, theme.dim());
+        room -= width(&mark);
+    }
+    let name = text(label.name, app);
+    let line = match (label.name.line, app.view.shown.roll_up.joins()) {
+        (Some(line), false) => format!(" :{line}"),
+        _ => String::new(),
+    };
+    let inner = label.inner.map(|inner| format!(" {to}{}", text(inner, app))).unwrap_or_default();
+
+    let name_cells = width(&name).min(room);
+    let beside = room - name_cells;
+    let line = if width(&line) <= beside { line } else { String::new() };
+    // A name that is too long gives way as far as both are readable.
+    let least = name_cells.min(NAME_LEAST);
+    let inner_cells = match width(&inner) {
+        0 => 0,
+        whole if whole + width(&line) <= beside => whole,
+        whole => whole.min((room - least).saturating_sub(width(&line)).min(room / 2)),
+    };
+    let inner = if inner_cells >= INNER_LEAST.min(width(&inner)) {
+        cut_end(&inner, inner_cells, theme.glyphs.cut).into_owned()
+    } else {
+        String::new()
+    };
+    let name_room = room - width(&line) - width(&inner);
+    // The end of a long path is more informative than its beginning; of a marker it is the
+    // beginning.
+    let name = match label.name.kind {
+        FrameKind::Marker => cut_end(&name, name_room, theme.glyphs.cut),
+        _ => cut_start(&name, name_room, theme.glyphs.cut),
+    };
+
+    let mut callers = String::new();
+    let mut left = name_room - width(&name);
+    for caller in label.outer.iter().rev() {
+        let caller = format!("{} {to}", text(caller, app));
+        if width(&caller) > left {
+            break;
+        }
+        left -= width(&caller);
+        callers.insert_str(0, &caller);
+    }
+    pen.put(&callers, theme.dim());
+    put_found(pen, &name, width(&name), style(label.name), app, theme);
+    pen.put(&line, theme.dim());
+    let inner_style = label.inner.map(style).unwrap_or_default();
+    pen.put(&inner, inner_style.patch(theme.dim())).space(left);
+}
+
+/// Writes the name of a single function, as in [`put`].
+pub fn put_function(
+    pen: &mut Pen<'_>,
+    location: &Location,
+    cells: usize,
+    unresolved: bool,
+    app: &AppState,
+    theme: &Theme,
+) {
+    let label = Label { outer: Vec::new(), name: location, inner: None, is_entry: false };
+    put(pen, &label, cells, unresolved, app, theme);
+}
+
+/// Returns the function's name as the view shows it. Kernel functions are distinguishable without
+/// colour too.
+fn text(location: &Location, app: &AppState) -> String {
+    let by: RollUp = app.view.shown.roll_up;
+    let name = match app.view.short_names {
+        true => short_names::short(location, by),
+        false => location.function.as_ref().into(),
+    };
+    let of_kernel = location.kind == FrameKind::Kernel && !name.starts_with('[');
+    if of_kernel { format!("{name}{OF_KERNEL}") } else { name.into_owned() }
+}
+
+/// Writes `text` and pads it to `cells`; marks the search's matches.
+pub fn put_found(
+    pen: &mut Pen<'_>,
+    text: &str,
+    cells: usize,
+    style: ratatui::style::Style,
+    app: &AppState,
+    theme: &Theme,
+) {
+    let end = pen.room().saturating_sub(cells);
+    let found = app
+        .view
+        .search
+        .as_ref()
+        .and_then(|search: &Regex| search.find(text))
+        .filter(|m| !m.is_empty());
+    match found {
+        Some(found) => {
+            pen.put(&text[..found.start()], style);
+            pen.put(&text[found.range()], style.patch(theme.found()));
+            pen.put(&text[found.end()..], style);
+        }
+        None => {
+            pen.put(text, style);
+        }
+    }
+    pen.space(pen.room().saturating_sub(end));
+}
