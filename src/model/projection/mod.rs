@@ -5,8 +5,10 @@
 //! settings               all choices of the user about what is shown
 //! read, rows             history -> cells by group and row; samples: stacks one by one
 //! group, units           groups of threads, roll-ups of functions; filter: hides stacks and frames
+//! roles                  whose code a frame is
 //! idle, safepoint        waiting for work; safepoint stops of a Java virtual machine
 //! tree, nodes, totals    the tree and its sums; methods, lines, columns: tables
+//! now                    what the threads do now: busy or waiting for work
 //! ordered, collapse      the order of rows, several calls on one line
 //! confidence             precision of a figure
 //! waits, monitor         what a blocked thread waits for, as text; entering a Java monitor
@@ -22,6 +24,7 @@ mod lines;
 mod methods;
 mod monitor;
 mod nodes;
+mod now;
 mod ordered;
 mod read;
 mod roles;
@@ -56,6 +59,7 @@ pub(in crate::model) use idle::{Mark, mark};
 pub use methods::Method;
 pub(in crate::model) use monitor::is_enter as is_monitor_enter;
 pub use nodes::Siblings;
+pub use now::Now;
 pub use ordered::{Node, Ordered};
 pub(in crate::model) use roles::role;
 pub use samples::{Frame, Sample, Samples, samples};
@@ -121,6 +125,8 @@ pub struct Projection {
     pub hidden: Hidden,
     /// Idle time is shown only because nothing else is left.
     pub only_idle: bool,
+    /// What the threads do at the time of the snapshot, whatever the range and the filters.
+    pub now: Now,
     /// Ordered by name.
     pub groups: Vec<Group>,
     nodes: nodes::Nodes,
@@ -138,6 +144,7 @@ impl Projection {
             total: Totals::default(),
             hidden: Hidden::default(),
             only_idle: false,
+            now: Now::default(),
             groups: Vec::new(),
             nodes: nodes::Nodes::default(),
             seen: Vec::new(),
@@ -179,6 +186,7 @@ impl fmt::Debug for Projection {
             .field("total", &self.total)
             .field("hidden", &self.hidden)
             .field("only_idle", &self.only_idle)
+            .field("now", &self.now)
             .field("groups", &self.groups)
             .field("nodes", &nodes.collect::<Vec<_>>())
             .field("methods", &self.methods())
@@ -226,6 +234,7 @@ impl Projector {
     ) -> Projection {
         self.update(snapshot, settings);
         let Projector { rows, verdicts, groups, facts: facts_scratch, trees: scratch, .. } = self;
+        let now = Now::of(snapshot, verdicts);
         let shown = read::Reader::new(snapshot, settings, rows, verdicts, groups, facts_scratch)
             .read(facts);
 
@@ -279,6 +288,7 @@ impl Projector {
             total,
             hidden: shown.hidden,
             only_idle: shown.only_idle,
+            now,
             groups,
             nodes: trees.nodes,
             seen,

@@ -10,7 +10,7 @@ use super::{Hidden, Totals};
 use crate::model::facts::history::{FactKey, Weights};
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::{NameId, StackId};
-use crate::model::projection::settings::{Grouping, Settings};
+use crate::model::projection::settings::{Grouping, Level, Settings};
 use crate::model::vocabulary::frame::{Ns, ThreadKey, ThreadKind};
 use crate::model::vocabulary::state::State;
 
@@ -163,7 +163,9 @@ impl<'a> Reader<'a> {
 
     pub(super) fn read(mut self, facts: &mut ReadFacts<'_>) -> Shown {
         let (from, till) = facts(&mut |key, weights| self.fact(key, weights));
-        let only_idle = !self.left && !self.hidden.idle.is_empty();
+        // The user's own view says that there is nothing to see.
+        let may_show_idle = self.settings.level != Level::Mine;
+        let only_idle = may_show_idle && !self.left && !self.hidden.idle.is_empty();
         if only_idle {
             self.hidden.idle = Totals::default();
         } else {

@@ -204,6 +204,8 @@ pub(in crate::model) fn role(location: &Location, origin: Origin) -> Role {
                 }
             };
         }
+        // Stubs and adapters of HotSpot; what other compilers made for themselves.
+        FrameKind::Jit if &*location.module == "[jvm]" || is_builtin(name) => return Role::Runtime,
         FrameKind::Native | FrameKind::Python | FrameKind::Jit => {}
     }
     if native_runtime.is_match(name) {
@@ -232,6 +234,12 @@ pub(in crate::model) fn role(location: &Location, origin: Origin) -> Role {
 fn is_wait(location: &Location) -> bool {
     let name = &location.function;
     matches!(idle::mark_of_name(name, location.kind), Mark::Plumbing | Mark::Waits)
+}
+
+/// Returns whether code of V8 is no function of a program: `Builtin:ArrayMap`, `Stub:CEntry`.
+fn is_builtin(name: &str) -> bool {
+    let kinds = ["Builtin:", "Builtins_", "BytecodeHandler:", "Stub:", "RegExp:", "Handler:"];
+    begins_with_any(name, &kinds)
 }
 
 fn begins_with_any(name: &str, prefixes: &[&str]) -> bool {
