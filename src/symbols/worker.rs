@@ -23,9 +23,9 @@ use crate::model::facts::tables::{FrameKind, Location, Named, Tier};
 use crate::model::vocabulary::frame::{FileId, FrameCode, RawFrame};
 use crate::model::vocabulary::text::{NAME_CAP, clean_bytes};
 use crate::process::filebytes::Version;
-use crate::process::files::{FileKind, Files, MappedFile};
-use crate::process::open::open_mapped;
+use crate::process::mapped_files::{FileKind, Files, MappedFile};
 use crate::process::program_name::started_as;
+use crate::process::target_files::open_mapped;
 
 /// Maximum names per portion.
 const PORTION: usize = 64;

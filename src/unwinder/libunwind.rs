@@ -7,7 +7,7 @@ use std::time::Instant;
 use unwind::{Accessors, AddressSpace, Byteorder, Cursor, PTraceState, RegNum};
 
 use crate::model::vocabulary::frame::{Marker, RawFrame};
-use crate::process::files::{FileKind, Files};
+use crate::process::mapped_files::{FileKind, Files};
 use crate::process::maps::Maps;
 use crate::process::memory::ReadMemory;
 use crate::unwinder::Walk;

@@ -10,10 +10,10 @@ use rustc_hash::FxHashMap;
 
 use super::Totals;
 use super::columns::{Columns, NONE};
+use super::fact_reader::Cell;
 use super::filter::{Stops, Verdicts};
 use super::lines::At;
 use super::nodes::Nodes;
-use super::read::Cell;
 use super::rows::Rows;
 use crate::model::facts::tables::{FrameId, StackId, Tables};
 use crate::model::projection::settings::Settings;

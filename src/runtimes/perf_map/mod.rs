@@ -27,9 +27,9 @@ use rustc_hash::FxHashSet;
 
 use crate::model::vocabulary::frame::{Ns, RawFrame, RawName};
 use crate::process::maps::{Backing, Mapping, Maps};
-use crate::process::open::open_beneath;
 use crate::process::pid_namespaces::pid_inside;
 use crate::process::target::{Status, unix_ns_of};
+use crate::process::target_files::open_beneath;
 use crate::process::{privileges, process_list};
 use crate::runtimes::frame_and_thread_names::Names;
 use crate::unwinder::{Detected, FrameSetup, Generated, Leave, Place};

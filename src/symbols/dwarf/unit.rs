@@ -4,7 +4,7 @@
 use gimli::{AttributeValue, UnitOffset};
 
 use super::lines::Lines;
-use super::open::{Dwarf, Unit};
+use super::open_units::{Dwarf, Unit};
 use super::{Budget, Reader, Unusable};
 use crate::elf::Elf;
 

@@ -12,8 +12,8 @@ use framehop::{FrameAddress, Unwinder as _};
 use rustc_hash::FxHashMap;
 
 use crate::model::vocabulary::frame::{FileId, FrameCode, Marker, Ns, RawFrame};
-use crate::process::files::Files;
-use crate::process::generations::{CodeMapping, Generations};
+use crate::process::code_generations::{CodeGenerations, CodeMapping};
+use crate::process::mapped_files::Files;
 use crate::process::maps::{Backing, Mapping, Maps};
 use crate::process::memory::ReadMemory;
 use crate::unwinder::framehop::call_sites::{self, CallSite};
@@ -91,7 +91,7 @@ pub struct Code {
     pid: u32,
     source: Source,
     /// The mappings at the instant of the stack that is walked, if new code is reported.
-    pub maps: Generations,
+    pub maps: CodeGenerations,
     /// The present mappings; only where new code is reported.
     live: Maps,
     /// When the stack that is walked was copied.
@@ -135,7 +135,7 @@ impl Code {
             files,
             pid,
             source,
-            maps: Generations::default(),
+            maps: CodeGenerations::default(),
             live: Maps::default(),
             at: Ns::MAX,
             reported: false,

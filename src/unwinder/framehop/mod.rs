@@ -49,8 +49,8 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashSet;
 
 use crate::model::vocabulary::frame::{Marker, Ns, RawFrame, RawName};
-use crate::process::files::Files;
-use crate::process::generations::CodeMapping;
+use crate::process::code_generations::CodeMapping;
+use crate::process::mapped_files::Files;
 use crate::process::maps::Maps;
 use crate::process::memory::ReadMemory;
 use crate::unwinder::{Detect, Detected, Generated, Registers, StackBytes, Unwinder, Walk};

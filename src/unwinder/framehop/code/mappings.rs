@@ -7,7 +7,7 @@ use crate::clock::monotonic;
 impl Code {
     /// Drops everything; the mappings are read again before the next walk.
     pub fn invalidate(&mut self) {
-        self.maps = Generations::default();
+        self.maps = CodeGenerations::default();
         self.read_at = None;
         self.images.clear();
         self.retired.clear();
