@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use super::Totals;
 use super::columns::{Columns, NONE};
 use super::fact_reader::Cell;
-use super::filter::{Stops, Verdicts};
+use super::filter::{StopRole, Verdicts};
 use super::lines::At;
 use super::nodes::Nodes;
 use super::rows::Rows;
@@ -45,7 +45,7 @@ struct Place {
     /// The interesting cut includes one more shown frame.
     one_more: bool,
     /// The thread was stopped here, or enters a monitor: frames further in belong to that.
-    within: Stops,
+    within: StopRole,
 }
 
 /// Maximum children of a node without a hash table. Few children are found faster by a linear
@@ -54,7 +54,7 @@ struct Place {
 const FEW: u32 = if cfg!(test) { 2 } else { 16 };
 
 const NOWHERE: Place =
-    Place { walk: 0, deepest: NONE, attach: NONE, one_more: false, within: Stops::No };
+    Place { walk: 0, deepest: NONE, attach: NONE, one_more: false, within: StopRole::None };
 
 /// Memory that is reused for the next projection.
 #[derive(Default)]
@@ -222,16 +222,17 @@ impl Builder<'_> {
         while let Some(stack) = scratch.stacks.pop() {
             for location in self.rows.of_frame(self.tables.top(stack)) {
                 let verdict = self.verdicts.of_location(*location);
-                if place.within == Stops::Here
-                    || (place.within == Stops::Enters && verdict.stops != Stops::Here)
+                if place.within == StopRole::ReplacesStop
+                    || (place.within == StopRole::ReplacesMonitorEntry
+                        && verdict.stops != StopRole::ReplacesStop)
                 {
                     continue;
                 }
-                if verdict.stops == Stops::Enters {
-                    place.within = Stops::Enters;
+                if verdict.stops == StopRole::ReplacesMonitorEntry {
+                    place.within = StopRole::ReplacesMonitorEntry;
                 }
-                if verdict.stops == Stops::Here {
-                    place.within = Stops::Here;
+                if verdict.stops == StopRole::ReplacesStop {
+                    place.within = StopRole::ReplacesStop;
                     // Removes the frames that lead to the stop.
                     let mut caller = place.deepest;
                     while caller != NONE
@@ -239,7 +240,7 @@ impl Builder<'_> {
                             self.verdicts
                                 .of_location(scratch.entries[caller as usize].location)
                                 .stops,
-                            Stops::Way | Stops::Enters
+                            StopRole::LeadsToStop | StopRole::ReplacesMonitorEntry
                         )
                     {
                         caller = scratch.entries[caller as usize].parent;

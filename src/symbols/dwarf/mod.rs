@@ -277,8 +277,8 @@ impl<'a> Batch<'a> {
                 called = Called::Plain { name, number, entry };
             }
             match described.origin {
-                Some(unit::Origin::Here(next)) => entry = next,
-                Some(unit::Origin::Elsewhere(offset)) => match self.index.entry(offset) {
+                Some(unit::Origin::SameUnit(next)) => entry = next,
+                Some(unit::Origin::DebugInfo(offset)) => match self.index.entry(offset) {
                     Some(next) => (number, entry) = next,
                     None => break,
                 },
