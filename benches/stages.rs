@@ -34,7 +34,7 @@ use sampletop::model::vocabulary::frame::{
     Counters, Event, FileId, FrameCode, Losses, Ns, Observation, RawFrame, RawName, SECOND, Seen,
     ThreadKey, Tick,
 };
-use sampletop::process::files::Files;
+use sampletop::process::mapped_files::Files;
 use sampletop::process::memory::Memory;
 use sampletop::process::threads::{Doing, Tasks};
 use sampletop::tui::theme::Theme;

@@ -7,11 +7,11 @@ use std::process::{Child, Command, Stdio};
 
 use common::{Running, build};
 use sampletop::model::vocabulary::frame::Marker;
-use sampletop::process::files::{FileKind, Files};
+use sampletop::process::mapped_files::{FileKind, Files};
 use sampletop::process::maps::Maps;
 use sampletop::process::memory::Memory;
-use sampletop::process::open::open_mapped;
 use sampletop::process::target::{AttachError, Target};
+use sampletop::process::target_files::open_mapped;
 use sampletop::unwinder::framehop::FramehopUnwinder;
 use sampletop::unwinder::{Registers, StackBytes, Unwinder};
 

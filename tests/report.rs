@@ -184,6 +184,27 @@ fn a_full_disk_is_told_once_and_sampling_goes_on() {
     );
 }
 
+#[test]
+fn a_destination_that_cannot_hold_the_reports_is_a_usage_error() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let started = dir.path().join("started");
+    for options in [
+        &["--keep", "3", "-o", "r.log"][..],
+        &["--keep", "3"],
+        &["--max-bytes", "3K", "-o", "-"],
+        &["--format", "html", "-o", "r.html"],
+        &["--format", "folded"],
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+        command.current_dir(&dir).arg("report").args(options);
+        let output = command.args(["--", "touch"]).arg(&started).output().expect("it runs");
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{options:?}: {words}");
+        assert!(words.contains("directory"), "{options:?}: {words}");
+        assert!(!started.exists(), "{options:?}: the command was started");
+    }
+}
+
 /// The unit for systemd in assets/.
 const UNIT: &str = include_str!("../assets/sampletop-report@.service");
 

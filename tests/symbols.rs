@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use sampletop::model::facts::tables::{FrameKind, Location, Tier};
 use sampletop::model::vocabulary::frame::{FileId, FrameCode, RawFrame};
-use sampletop::process::files::{FileKind, Files, MappedFile};
+use sampletop::process::mapped_files::{FileKind, Files, MappedFile};
 use sampletop::symbols::{SearchPath, Symbols};
 
 /// A file as if this process had it mapped: its path and identity are what counts.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use common::{Running, build};
 use sampletop::model::vocabulary::frame::{Marker, RawFrame};
-use sampletop::process::files::Files;
+use sampletop::process::mapped_files::Files;
 use sampletop::process::maps::Maps;
 #[cfg(feature = "libunwind")]
 use sampletop::process::memory::Memory;

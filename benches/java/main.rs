@@ -22,7 +22,7 @@ use std::time::Duration;
 use running::Running;
 use rustix::time::{ClockId, clock_gettime};
 use sampletop::capture::stack_reader::StackReader;
-use sampletop::process::files::Files;
+use sampletop::process::mapped_files::Files;
 use sampletop::process::memory::Memory;
 use sampletop::process::threads::{Doing, Tasks};
 use sampletop::runtimes::frame_and_thread_names::Names;

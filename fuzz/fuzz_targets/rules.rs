@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use sampletop::model::projection::settings::{Grouping, Rename};
 use sampletop::model::vocabulary::text::clean_bytes;
-use sampletop::model::vocabulary::thread_names::by_rules;
+use sampletop::model::vocabulary::thread_name_rules::by_rules;
 use sampletop_fuzz::{assert_clean, within};
 
 fuzz_target!(|data: &[u8]| {

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use libfuzzer_sys::fuzz_target;
 use sampletop::model::vocabulary::frame::{FrameCode, RawFrame};
-use sampletop::process::files::Files;
+use sampletop::process::mapped_files::Files;
 use sampletop::process::maps::Maps;
 use sampletop::process::memory::ReadMemory;
 use sampletop::unwinder::framehop::FramehopUnwinder;

@@ -12,7 +12,7 @@ use crate::model::projection::waits::{Asked, Facts, WaitsFor, describe, summary}
 use crate::model::projection::{Confidence, confidence, is_of};
 use crate::model::vocabulary::frame::{Ns, ThreadKey};
 use crate::model::vocabulary::state::State;
-use crate::model::vocabulary::thread_names::internal_name;
+use crate::model::vocabulary::thread_name_rules::internal_name;
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct Explanation {

@@ -28,7 +28,7 @@ use crate::capture::sampler::{Core, Parts};
 use crate::clock::monotonic;
 use crate::config::{CaptureChoice, UnwinderChoice};
 use crate::model::vocabulary::frame::Ns;
-use crate::process::files::Files;
+use crate::process::mapped_files::Files;
 use crate::process::memory::Memory;
 use crate::process::privileges;
 use crate::process::target::{AttachError, Target};

@@ -29,7 +29,7 @@ use crate::capture::perf::reports::{CpuReports, Reports};
 use crate::capture::schedule::Random;
 use crate::clock::monotonic;
 use crate::model::vocabulary::frame::{Ns, SECOND};
-use crate::process::generations::CodeMapping;
+use crate::process::code_generations::CodeMapping;
 
 /// Maximum size of all rings together, bytes.
 const ALL_RINGS: usize = 32 << 20;

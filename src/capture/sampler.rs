@@ -2,20 +2,20 @@
 //! and for commands.
 //!
 //! ```text
-//! process       state of each process
-//! thread_names  names that a runtime gives its threads
-//! scans         the thread scan of each tick
-//! samples       samples of running threads, by the kernel or by ptrace
-//! changes       added processes, execs, exits, changes of backend
-//! emit          events into the ring, and the status
+//! process               state of each process
+//! runtime_thread_names  names that a runtime gives its threads
+//! scans                 the thread scan of each tick
+//! samples               samples of running threads, by the kernel or by ptrace
+//! changes               added processes, execs, exits, changes of backend
+//! emit                  events into the ring, and the status
 //! ```
 
 mod changes;
 mod emit;
 mod process;
+mod runtime_thread_names;
 mod samples;
 mod scans;
-mod thread_names;
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;

@@ -131,6 +131,9 @@ fn build(typed: Typed, surroundings: &Surroundings) -> Result<Config, String> {
     let redact = if typed.output.redact { Some(redact(&typed, surroundings)?) } else { None };
     let push = push(&typed, surroundings)?;
     let path = typed.output.output.filter(|path| path.as_os_str() != STDOUT);
+    if let (true, Some(path)) = (job != Job::Report, &path) {
+        check_names_file(path)?;
+    }
     let subprocesses = typed.target.subprocesses;
     Ok(Config {
         mode,
@@ -377,6 +380,18 @@ fn format(job: Job, typed: &Typed) -> Result<Format, String> {
             Err(format!("`diff` writes text or json; {} is for one profile", format.word()))
         }
         _ => Ok(format),
+    }
+}
+
+/// Fails where a path cannot be a file's name, whatever is there: `out/`, `..`.
+fn check_names_file(path: &Path) -> Result<(), String> {
+    let ends_in_slash = path.as_os_str().as_encoded_bytes().ends_with(b"/");
+    match path.file_name() {
+        Some(_) if !ends_in_slash => Ok(()),
+        _ => Err(format!(
+            "`--output {}` names no file; give a file name",
+            shown(&path.to_string_lossy())
+        )),
     }
 }
 

@@ -243,6 +243,25 @@ fn reports_come_every_quarter_of_an_hour_or_as_it_is_said() {
 }
 
 #[test]
+fn an_output_is_named_as_a_file() {
+    for path in ["out/", "..", "a/..", "/"] {
+        for line in [
+            format!("record -p 7 --format json -o {path}"),
+            format!("dump -p 7 --format json -o {path}"),
+            format!("demo --once --format json -o {path}"),
+            format!("open a --format json -o {path}"),
+            format!("merge a b --format json -o {path}"),
+            format!("diff a b --format json -o {path}"),
+        ] {
+            let sentence = refused(&PIPE, &line);
+            assert!(sentence.contains("names no file"), "{line}: {sentence}");
+        }
+    }
+    on(&PIPE, "report -p 7 -o out/");
+    on(&PIPE, "record -p 7 -o out/p.json");
+}
+
+#[test]
 fn a_recording_ends_by_itself_or_with_its_command() {
     let duration = |line| match on(&PIPE, line).mode {
         Mode::Record { duration } => duration,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::model::vocabulary::frame::FileId;
-use crate::process::files::{FileKind, Files, MappedFile};
+use crate::process::mapped_files::{FileKind, Files, MappedFile};
 use crate::process::target;
 
 /// Maximum mappings kept of one process; vm.max_map_count is 65,530 unless raised (databases raise

@@ -2,20 +2,20 @@
 //! target and is untrusted: lengths are bounded, loops capped.
 
 pub mod cgroup;
+pub mod code_generations;
 pub mod fatal_signals;
 pub mod filebytes;
-pub mod files;
 mod forked_child;
-pub mod generations;
 pub mod launch;
+pub mod mapped_files;
 pub mod maps;
 pub mod memory;
-pub mod open;
 pub mod pid_namespaces;
 pub mod privileges;
 pub mod process_list;
 pub mod program_name;
 pub mod select;
 pub mod target;
+pub mod target_files;
 pub mod threads;
 pub mod waits;

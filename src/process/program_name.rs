@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::process::files::{FileKind, MappedFile};
-use crate::process::{open, target};
+use crate::process::mapped_files::{FileKind, MappedFile};
+use crate::process::{target, target_files};
 
 /// Maximum bytes read of the command line and of the kernel's name: a path, and what a program may
 /// put behind it.
@@ -32,7 +32,8 @@ pub fn started_as(file: &MappedFile) -> Option<OsString> {
     }
     let program = std::fs::metadata(&exe).ok()?;
     let same = |path: &Path| {
-        let found = open::beneath(pid, path).and_then(|found| Ok(rustix::fs::fstat(&found)?));
+        let found =
+            target_files::beneath(pid, path).and_then(|found| Ok(rustix::fs::fstat(&found)?));
         found.is_ok_and(|found| (found.st_dev, found.st_ino) == (program.dev(), program.ino()))
     };
     let read = |name: &str| {

@@ -48,7 +48,7 @@ pub struct Found {
     pub watchable: bool,
 }
 
-struct Known {
+struct KnownProcess {
     parent: u32,
     start: u64,
     watchable: bool,
@@ -65,7 +65,7 @@ pub struct Select {
     children: bool,
     /// sampletop's own pid, then those of its ancestors, outward.
     own: Vec<u32>,
-    known: BTreeMap<u32, Known>,
+    known: BTreeMap<u32, KnownProcess>,
     /// The last process that was read again in turn.
     turn: u32,
     scanned: bool,
@@ -157,7 +157,7 @@ impl Select {
                 self.known.remove(&pid);
                 continue;
             };
-            let new = || Known {
+            let new = || KnownProcess {
                 parent: found.parent,
                 start: found.start,
                 watchable: false,

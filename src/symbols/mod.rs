@@ -45,7 +45,7 @@ pub use self::file_symbols::{Spot, Step};
 use self::worker::{Shared, Worker};
 use crate::model::facts::tables::Named;
 use crate::model::vocabulary::frame::RawFrame;
-use crate::process::files::Files;
+use crate::process::mapped_files::Files;
 
 /// The name of a frame.
 #[derive(Clone, Debug)]

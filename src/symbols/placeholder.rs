@@ -8,7 +8,7 @@ use super::kernel::Kernel;
 use crate::model::facts::tables::{FrameKind, Location, Named};
 use crate::model::vocabulary::frame::{FileId, FrameCode, RawFrame};
 use crate::model::vocabulary::text::{NAME_CAP, clean_bytes};
-use crate::process::files::{FileKind, Files, MappedFile};
+use crate::process::mapped_files::{FileKind, Files, MappedFile};
 
 /// See [`super::Symbols::placeholder`].
 pub fn named(files: &Files, kernel: &Kernel, frame: RawFrame) -> Named {

@@ -24,9 +24,9 @@ use crate::model::vocabulary::frame::{FileId, FrameCode, RawFrame};
 use crate::model::vocabulary::role::Origin;
 use crate::model::vocabulary::text::{NAME_CAP, clean_bytes};
 use crate::process::filebytes::Version;
-use crate::process::files::{FileKind, Files, MappedFile};
-use crate::process::open::open_mapped;
+use crate::process::mapped_files::{FileKind, Files, MappedFile};
 use crate::process::program_name::started_as;
+use crate::process::target_files::open_mapped;
 
 /// Maximum names per portion.
 const PORTION: usize = 64;

@@ -7,11 +7,11 @@ use std::time::Instant;
 use unwind::{Accessors, AddressSpace, Byteorder, Cursor, PTraceState, RegNum};
 
 use crate::model::vocabulary::frame::{Marker, RawFrame};
-use crate::process::files::{FileKind, Files};
+use crate::process::mapped_files::{FileKind, Files};
 use crate::process::maps::Maps;
 use crate::process::memory::ReadMemory;
 use crate::unwinder::Walk;
-use crate::unwinder::framehop::code::{Code, Known, Step};
+use crate::unwinder::framehop::code::{Code, ResolvedAddress, Step};
 use crate::unwinder::framehop::deep_stacks;
 use crate::unwinder::framehop::unwind_tables::Rule;
 use crate::unwinder::framehop::walk::FRAMES_MAX;
@@ -64,38 +64,38 @@ impl<M: ReadMemory> LibunwindUnwinder<M> {
                 return Ok(Some(self.marker(Marker::TooDeep, out)));
             }
             let pc = cursor.register(RegNum::IP)?;
-            let Some(known) = self.code.known(&self.memory, pc, exact) else {
+            let Some(resolved) = self.code.resolve(&self.memory, pc, exact) else {
                 return Ok(Some(self.marker(Marker::OutsideMaps, out)));
             };
-            out.push(known.frame);
+            out.push(resolved.frame);
             // libunwind also guesses by frame pointers where it has no information (for example in
             // the vDSO, whose image it does not find in another process). That it found no further
             // frame proves nothing.
-            match known.step {
+            match resolved.step {
                 Step::Table(Rule::Root) => return Ok(None),
                 Step::Unknown | Step::Go(_) => {
                     return Ok(Some(self.marker(Marker::NoUnwindInfo, out)));
                 }
-                _ if self.in_vdso(known) => {
+                _ if self.in_vdso(resolved) => {
                     return Ok(Some(self.marker(Marker::NoUnwindInfo, out)));
                 }
                 _ => {}
             }
             // The frame that a signal interrupted is exact.
-            exact = known.step == Step::Signal;
+            exact = resolved.step == Step::Signal;
             if !cursor.step()? {
                 return Ok(Some(self.marker(Marker::BadUnwind, out)));
             }
         }
     }
 
-    fn in_vdso(&self, known: Known) -> bool {
-        let file = Known::file(known.frame).and_then(|id| self.files.get(id));
+    fn in_vdso(&self, resolved: ResolvedAddress) -> bool {
+        let file = ResolvedAddress::file(resolved.frame).and_then(|id| self.files.get(id));
         file.is_some_and(|file| file.kind == FileKind::Vdso)
     }
 
     fn marker(&self, marker: Marker, out: &mut Vec<RawFrame>) -> Marker {
-        let file = out.last().and_then(|frame| Known::file(*frame));
+        let file = out.last().and_then(|frame| ResolvedAddress::file(*frame));
         let file = file.filter(|_| matches!(marker, Marker::NoUnwindInfo | Marker::BadUnwind));
         out.push(file.map_or(RawFrame::marker(marker), |file| RawFrame::marker_in(marker, file)));
         marker

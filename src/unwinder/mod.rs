@@ -7,7 +7,7 @@ pub mod libunwind;
 use rustc_hash::FxHashSet;
 
 use crate::model::vocabulary::frame::{Marker, Ns, RawFrame, RawName};
-use crate::process::generations::CodeMapping;
+use crate::process::code_generations::CodeMapping;
 use crate::process::maps::Maps;
 
 /// User-mode registers of a thread, x86-64. `rbp` is `None` where the capture backend cannot know

@@ -14,7 +14,7 @@ use sampletop::capture::{Plan, Sampler};
 use sampletop::clock::monotonic;
 use sampletop::config::CaptureChoice;
 use sampletop::model::vocabulary::frame::{Event, FrameCode, Marker, Observation, RawFrame, Seen};
-use sampletop::process::files::Files;
+use sampletop::process::mapped_files::Files;
 use sampletop::process::maps::Maps;
 use sampletop::process::target::Target;
 

@@ -8,7 +8,7 @@ use sampletop::capture::Sampler;
 use sampletop::capture::event_ring::Reader;
 use sampletop::config::CaptureChoice;
 use sampletop::model::vocabulary::frame::{Event, FrameCode, Marker, Observation, Seen};
-use sampletop::process::files::Files;
+use sampletop::process::mapped_files::Files;
 
 use crate::bpf::works;
 use crate::bpf_stacks::walks::Symbols;

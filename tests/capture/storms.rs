@@ -11,7 +11,7 @@ use sampletop::capture::Sampler;
 use sampletop::capture::event_ring::Reader;
 use sampletop::config::CaptureChoice;
 use sampletop::model::vocabulary::frame::{Event, FrameCode, Losses, Ns, Observation, Seen};
-use sampletop::process::files::Files;
+use sampletop::process::mapped_files::Files;
 use sampletop::process::target::Target;
 
 use crate::bpf::{Passes, works};

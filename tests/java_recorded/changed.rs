@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use sampletop::model::vocabulary::frame::{FrameCode, Ns, RawFrame};
 use sampletop::model::vocabulary::text::NAME_CAP;
-use sampletop::process::files::Files;
+use sampletop::process::mapped_files::Files;
 use sampletop::process::maps::Maps;
 use sampletop::process::memory::ReadMemory;
 use sampletop::runtimes::frame_and_thread_names::Names;

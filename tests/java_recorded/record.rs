@@ -13,7 +13,7 @@ use regex::Regex;
 use rustc_hash::FxHashSet;
 use sampletop::capture::stack_reader::StackReader;
 use sampletop::model::vocabulary::frame::{Ns, RawFrame, RawName};
-use sampletop::process::files::Files;
+use sampletop::process::mapped_files::Files;
 use sampletop::process::maps::Maps;
 use sampletop::process::memory::{Memory, ReadMemory};
 use sampletop::process::threads::{Doing, Tasks};

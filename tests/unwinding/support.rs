@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use object::{Object, ObjectSymbol};
 use sampletop::model::vocabulary::frame::{FrameCode, RawFrame};
-use sampletop::process::files::{FileKind, Files};
+use sampletop::process::mapped_files::{FileKind, Files};
 use sampletop::process::maps::{Backing, Maps};
 use sampletop::process::memory::{Memory, ReadMemory};
 use sampletop::unwinder::framehop::FramehopUnwinder;

@@ -13,7 +13,7 @@ use rustc_hash::FxHashSet;
 use crate::capture::kernel_ring::{KernelRing, Mapped, Record};
 use crate::capture::perf::event::{REPORTS_RING, open_event, reports_attr};
 use crate::model::vocabulary::frame::Ns;
-use crate::process::generations::CodeMapping;
+use crate::process::code_generations::CodeMapping;
 use crate::process::maps::Mapping;
 
 /// Maximum reports that wait to be taken; further ones are lost.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::capture::backend::{self, Kind, Setting};
 use crate::capture::ptrace::Stopper;
 use crate::capture::sampler::process::{Ended, Process};
-use crate::capture::sampler::thread_names::ThreadNames;
+use crate::capture::sampler::runtime_thread_names::RuntimeThreadNames;
 use crate::capture::sampler::{Core, between_samples, descriptors_to_spend};
 use crate::clock::{cpu_of_process, monotonic};
 use crate::config::CaptureChoice;
@@ -100,7 +100,7 @@ impl Core {
         self.events.push(Event::Exec { at, pid });
         process.unwinder = (self.walkers.walk_copied)(pid);
         process.unwinder.follows_exec();
-        process.names = ThreadNames::default();
+        process.names = RuntimeThreadNames::default();
         process.stacks.invalidate();
         process.scan.restart();
         // The helper holds mappings of the old program.

@@ -8,7 +8,7 @@ use crate::capture::Walkers;
 use crate::capture::backend::stacks_readable;
 use crate::capture::exec_detector::ExecDetector;
 use crate::capture::ptrace::Stopper;
-use crate::capture::sampler::thread_names::ThreadNames;
+use crate::capture::sampler::runtime_thread_names::RuntimeThreadNames;
 use crate::capture::stack_reader::StackReader;
 use crate::capture::thread_scan::{Moved, ThreadScan};
 use crate::model::vocabulary::frame::Ns;
@@ -24,7 +24,7 @@ pub struct Process {
     pub stacks: StackReader,
     pub unwinder: Box<dyn Unwinder>,
     pub exec_detector: ExecDetector,
-    pub names: ThreadNames,
+    pub names: RuntimeThreadNames,
     /// For the backend `ptrace`.
     pub stopper: Option<Stopper>,
     /// Threads that were sampled, where one stack of each is wanted.
@@ -65,7 +65,7 @@ impl Process {
             stacks: StackReader::new(Memory::new(pid)),
             unwinder: (walkers.walk_copied)(pid),
             exec_detector,
-            names: ThreadNames::default(),
+            names: RuntimeThreadNames::default(),
             stopper: None,
             sampled: FxHashSet::default(),
             moved: Vec::new(),

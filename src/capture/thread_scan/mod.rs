@@ -5,25 +5,25 @@
 //! Unchanged counters of a thread last seen running prove nothing, because they lag by a kernel
 //! tick.
 //!
-//! A scan has one of two sources. `files` reads the files of /proc, thread by thread. `rows` takes
-//! the rows of the kernel's task iterator, which returns only threads that ran. Both use the rules
-//! in `observation_rules`.
+//! A scan has one of two sources. `proc_files` reads the files of /proc, thread by thread.
+//! `bpf_rows` takes the rows of the kernel's task iterator, which returns only threads that ran.
+//! Both use the rules in `observation_rules`.
 //!
 //! ```text
-//! observation_rules  when counters prove a wait, and what is reported of all other threads
-//! clock_proof        when the process clock proves that no waiting thread has run
-//! parked_rotation    threads that have waited for a while, observed in rotation
-//! files, rows        the two sources of a scan
-//! list               new and exited threads
-//! stacks             walks of blocked threads
+//! observation_rules     when counters prove a wait, and what is reported of all other threads
+//! clock_proof           when the process clock proves that no waiting thread has run
+//! parked_rotation       threads that have waited for a while, observed in rotation
+//! proc_files, bpf_rows  the two sources of a scan
+//! list                  new and exited threads
+//! stacks                walks of blocked threads
 //! ```
 
+mod bpf_rows;
 mod clock_proof;
-mod files;
 mod list;
 mod observation_rules;
 pub mod parked_rotation;
-mod rows;
+mod proc_files;
 mod stacks;
 #[cfg(test)]
 mod tests;
@@ -34,10 +34,10 @@ use rustc_hash::FxHashMap;
 
 use crate::capture::bpf::Repeats;
 use crate::capture::thread_scan::clock_proof::ClockProof;
-use crate::capture::thread_scan::files::ScanPosition;
 pub use crate::capture::thread_scan::observation_rules::count_walk;
 use crate::capture::thread_scan::observation_rules::{ThreadState, not_readable, seen_of_state};
 use crate::capture::thread_scan::parked_rotation::ParkedRotation;
+use crate::capture::thread_scan::proc_files::ScanPosition;
 pub use crate::capture::thread_scan::stacks::Stacks;
 use crate::clock::monotonic;
 use crate::model::vocabulary::frame::{

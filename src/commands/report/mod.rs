@@ -25,7 +25,29 @@ use pushing::Pushing;
 const READ_CLOCK_EVERY: Duration = Duration::from_secs(1);
 
 pub fn run(config: &Config, output: &Output, plan: &Reports) -> Result<ExitCode, Failure> {
+    // Before a COMMAND is started.
+    check_destination(config, plan)?;
     timed::watch(config, |source| report(source, config, output, plan))
+}
+
+/// Fails where the command line asks for what the destination cannot hold.
+fn check_destination(config: &Config, plan: &Reports) -> Result<(), Failure> {
+    if config.output.path.as_deref().is_some_and(is_directory) {
+        return Ok(());
+    }
+    if plan.kept != Kept::default() {
+        return Err(Failure::usage(
+            "`--keep` and `--max-bytes` need a directory of reports: end the name behind `-o` in `/`",
+        ));
+    }
+    let format = config.output.format;
+    if !matches!(format, Format::Text | Format::Json | Format::Classic) {
+        let word = format.word();
+        return Err(Failure::usage(format!(
+            "reports as {word} do not go into one file; name a directory, `-o DIR/`, or another format"
+        )));
+    }
+    Ok(())
 }
 
 /// Writes reports until the target exits, a signal ends the run, or the requested count is reached.
@@ -105,10 +127,6 @@ fn next(now: i128, every: Option<Duration>) -> Option<i128> {
 
 /// Opens the files for the reports, unless they are only pushed.
 fn open(snapshot: &Snapshot, config: &Config, plan: &Reports) -> Result<Option<Series>, String> {
-    let path = config.output.path.as_deref();
-    if !path.is_some_and(is_directory) && plan.kept != Kept::default() {
-        return Err("`--keep` and `--max-bytes` need a directory of reports: end the name behind `-o` in `/`".into());
-    }
     if config.output.push.as_ref().is_some_and(|push| push.alone) {
         return Ok(None);
     }
@@ -122,16 +140,7 @@ fn open(snapshot: &Snapshot, config: &Config, plan: &Reports) -> Result<Option<S
         label,
         extension: config.output.format.extensions()[0],
     };
-    let format = config.output.format;
-    if !path.is_some_and(is_directory)
-        && !matches!(format, Format::Text | Format::Json | Format::Classic)
-    {
-        let word = format.word();
-        return Err(format!(
-            "reports as {word} do not go into one file; name a directory, `-o DIR/`, or another format"
-        ));
-    }
-    Series::open(path, names, plan.kept).map(Some)
+    Series::open(config.output.path.as_deref(), names, plan.kept).map(Some)
 }
 
 /// Where reports go: files, a server, or both.

@@ -9,7 +9,7 @@ use crate::model::facts::tables::{FrameId, NameId, Named, StackId, StackNode, Ta
 use crate::model::vocabulary::frame::{FrameCode, Marker, RawFrame, RawName, ThreadKind};
 use crate::model::vocabulary::state::FutexKind;
 use crate::model::vocabulary::text::clean_bytes;
-use crate::model::vocabulary::thread_names::{by_rules, internal_name};
+use crate::model::vocabulary::thread_name_rules::{by_rules, internal_name};
 
 /// Maximum stack nodes, and maximum frames; beyond it a new stack becomes `(other)`.
 pub const MAX_STACKS: usize = 1_000_000;

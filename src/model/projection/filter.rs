@@ -21,22 +21,22 @@ pub(super) struct Verdict {
     idle: Mark,
     /// A kernel frame without a name: consecutive ones are shown as one.
     pub anonymous: bool,
-    pub stops: Stops,
+    pub stops: StopRole,
     /// Whose code it is, with the user's corrections.
     pub role: Role,
 }
 
 /// The role of a frame in a safepoint stop or in entering a monitor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum Stops {
+pub(super) enum StopRole {
     #[default]
-    No,
+    None,
     /// Leads to a stop, if there is one below.
-    Way,
+    LeadsToStop,
     /// Replaces a stop: the frames below it are not shown.
-    Here,
+    ReplacesStop,
     /// Replaces entering a monitor: of the frames below it only a stop is shown, in its place.
-    Enters,
+    ReplacesMonitorEntry,
 }
 
 /// The settings' result for a stack: of all its frames, including hidden ones.
@@ -147,10 +147,10 @@ fn judge_function(settings: &Settings, location: &Location, mark: Mark) -> Verdi
         anonymous: location.is_unnamed_kernel(),
         role: Role::default(),
         stops: match location {
-            stop if safepoint::is_marker(stop) => Stops::Here,
-            enters if monitor::is_frame(enters) => Stops::Enters,
-            way if safepoint::is_way(way) => Stops::Way,
-            _ => Stops::No,
+            stop if safepoint::is_marker(stop) => StopRole::ReplacesStop,
+            enters if monitor::is_frame(enters) => StopRole::ReplacesMonitorEntry,
+            leads if safepoint::leads_to_stop(leads) => StopRole::LeadsToStop,
+            _ => StopRole::None,
         },
         idle: if settings.idle_at.iter().any(|pattern| pattern.is_match(name)) {
             Mark::Waits

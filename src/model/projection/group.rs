@@ -10,7 +10,7 @@ use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::NameId;
 use crate::model::projection::settings::{Grouping, Settings};
 use crate::model::vocabulary::frame::{ThreadKey, ThreadKind};
-use crate::model::vocabulary::thread_names::{by_rules, internal_name};
+use crate::model::vocabulary::thread_name_rules::{by_rules, internal_name};
 
 /// The group of stacks without a frame that matches, under [`Grouping::Frame`].
 pub const NO_MATCH: &str = "(no match)";

@@ -3,13 +3,13 @@
 //!
 //! ```text
 //! settings               all choices of the user about what is shown
-//! read, rows             history -> cells by group and row; samples: stacks one by one
+//! fact_reader, rows      history -> cells by group and row; samples: stacks one by one
 //! group, units           groups of threads, roll-ups of functions; filter: hides stacks and frames
 //! roles                  whose code a frame is
 //! idle, safepoint        waiting for work; safepoint stops of a Java virtual machine
 //! tree, nodes, totals    the tree and its sums; methods, lines, columns: tables
 //! now                    what the threads do now: busy or waiting for work
-//! ordered, collapse      the order of rows, several calls on one line
+//! row_order, collapse    the order of rows, several calls on one line
 //! confidence             precision of a figure
 //! waits, monitor         what a blocked thread waits for, as text; entering a Java monitor
 //! ```
@@ -17,6 +17,7 @@
 mod collapse;
 mod columns;
 mod confidence;
+mod fact_reader;
 mod filter;
 mod group;
 mod idle;
@@ -25,9 +26,8 @@ mod methods;
 mod monitor;
 mod nodes;
 mod now;
-mod ordered;
-mod read;
 mod roles;
+mod row_order;
 mod rows;
 mod safepoint;
 mod samples;
@@ -60,8 +60,8 @@ pub use methods::Method;
 pub(in crate::model) use monitor::is_enter as is_monitor_enter;
 pub use nodes::Siblings;
 pub use now::Now;
-pub use ordered::{Node, Ordered};
 pub(in crate::model) use roles::role;
+pub use row_order::{Node, Ordered};
 pub use samples::{Frame, Sample, Samples, samples};
 pub use totals::Totals;
 pub use units::is_of;
@@ -214,7 +214,7 @@ pub struct Projector {
     groups: group::Groups,
     /// Names of processes at the last projection grouped by process.
     processes: Vec<(u32, Arc<str>)>,
-    facts: read::Scratch,
+    facts: fact_reader::Scratch,
     trees: tree::Scratch,
 }
 
@@ -230,13 +230,14 @@ impl Projector {
         &mut self,
         snapshot: &Snapshot,
         settings: &Settings,
-        facts: &mut read::ReadFacts<'_>,
+        facts: &mut fact_reader::ReadFacts<'_>,
     ) -> Projection {
         self.update(snapshot, settings);
         let Projector { rows, verdicts, groups, facts: facts_scratch, trees: scratch, .. } = self;
         let now = Now::of(snapshot, verdicts);
-        let shown = read::Reader::new(snapshot, settings, rows, verdicts, groups, facts_scratch)
-            .read(facts);
+        let shown =
+            fact_reader::Reader::new(snapshot, settings, rows, verdicts, groups, facts_scratch)
+                .read(facts);
 
         let parts = parts(snapshot, settings, &shown, groups);
         let mut rank = vec![0; groups.count()];
@@ -258,11 +259,12 @@ impl Projector {
         let cells = &shown.cells;
         let order: Vec<u32> =
             (0..).zip(cells).filter(|(_, c)| shown.is_shown(c)).map(|(at, _)| at).collect();
-        let order = read::by_counting(&order, snapshot.tables.stack_count().max(1), |at| {
+        let order = fact_reader::by_counting(&order, snapshot.tables.stack_count().max(1), |at| {
             cells[*at as usize].stack.0
         });
-        let order =
-            read::by_counting(&order, heads.len(), |at| rank[cells[*at as usize].group as usize]);
+        let order = fact_reader::by_counting(&order, heads.len(), |at| {
+            rank[cells[*at as usize].group as usize]
+        });
         let builder = tree::Builder { tables: &snapshot.tables, settings, rows, verdicts, scratch };
         let trees = builder.build(cells, &order, &heads);
         let attached =
@@ -368,7 +370,7 @@ fn newest(now: &FxHashMap<ThreadKey, NameId>, thread: ThreadKey, names: [NameId;
 fn parts(
     snapshot: &Snapshot,
     settings: &Settings,
-    shown: &read::Shown,
+    shown: &fact_reader::Shown,
     groups: &group::Groups,
 ) -> Vec<Part> {
     let now: FxHashMap<ThreadKey, NameId> =

@@ -14,7 +14,7 @@ const NAME: &str = "[JVM safepoint]";
 const STOP: &str = "SafepointSynchronize::block";
 
 /// Its callers: the poll in compiled and interpreted code, and the returns from native code.
-const WAY: &[&str] = &[
+const CALLERS_OF_STOP: &[&str] = &[
     "SafepointBlob",
     "SafepointSynchronize::handle_polling_page_exception",
     "ThreadSafepointState::handle_polling_page_exception",
@@ -51,7 +51,7 @@ pub(super) fn is_marker(location: &Location) -> bool {
 }
 
 /// Returns whether the frame is on the stack only because the thread stops.
-pub(super) fn is_way(location: &Location) -> bool {
+pub(super) fn leads_to_stop(location: &Location) -> bool {
     matches!(location.kind, FrameKind::Native | FrameKind::Jit)
-        && WAY.contains(&&*location.function)
+        && CALLERS_OF_STOP.contains(&&*location.function)
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::columns::NONE;
+use super::fact_reader::{ReadFacts, Reader};
 use super::group::thread_label;
-use super::read::{ReadFacts, Reader};
 use super::tree::Builder;
 use super::{Projector, newest};
 use crate::model::facts::history::FactKey;

@@ -6,7 +6,7 @@ mod parse;
 pub use parse::pattern;
 
 pub use crate::model::facts::history::Range;
-pub use crate::model::vocabulary::thread_names::Rename;
+pub use crate::model::vocabulary::thread_name_rules::Rename;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Metric {

@@ -10,10 +10,10 @@ use rustc_hash::FxHashMap;
 
 use super::Totals;
 use super::columns::{Columns, NONE};
-use super::filter::{Stops, Verdicts};
+use super::fact_reader::Cell;
+use super::filter::{StopRole, Verdicts};
 use super::lines::At;
 use super::nodes::{Nodes, Seen};
-use super::read::Cell;
 use super::rows::Rows;
 use crate::model::facts::tables::{FrameId, StackId, Tables};
 use crate::model::projection::settings::{Level, Settings};
@@ -51,7 +51,7 @@ struct Place {
     /// The interesting cut includes one more shown frame.
     one_more: bool,
     /// The thread was stopped here, or enters a monitor: frames further in belong to that.
-    within: Stops,
+    within: StopRole,
 }
 
 /// Maximum children of a node without a hash table. Few children are found faster by a linear
@@ -65,7 +65,7 @@ const NOWHERE: Place = Place {
     attach: NONE,
     way_out: NONE,
     one_more: false,
-    within: Stops::No,
+    within: StopRole::None,
 };
 
 /// Memory that is reused for the next projection.
@@ -254,16 +254,17 @@ impl Builder<'_> {
         while let Some(stack) = scratch.stacks.pop() {
             for location in self.rows.of_frame(self.tables.top(stack)) {
                 let verdict = self.verdicts.of_location(*location);
-                if place.within == Stops::Here
-                    || (place.within == Stops::Enters && verdict.stops != Stops::Here)
+                if place.within == StopRole::ReplacesStop
+                    || (place.within == StopRole::ReplacesMonitorEntry
+                        && verdict.stops != StopRole::ReplacesStop)
                 {
                     continue;
                 }
-                if verdict.stops == Stops::Enters {
-                    place.within = Stops::Enters;
+                if verdict.stops == StopRole::ReplacesMonitorEntry {
+                    place.within = StopRole::ReplacesMonitorEntry;
                 }
-                if verdict.stops == Stops::Here {
-                    place.within = Stops::Here;
+                if verdict.stops == StopRole::ReplacesStop {
+                    place.within = StopRole::ReplacesStop;
                     // Removes the frames that lead to the stop.
                     let mut caller = place.deepest;
                     while caller != NONE
@@ -271,7 +272,7 @@ impl Builder<'_> {
                             self.verdicts
                                 .of_location(scratch.entries[caller as usize].location)
                                 .stops,
-                            Stops::Way | Stops::Enters
+                            StopRole::LeadsToStop | StopRole::ReplacesMonitorEntry
                         )
                     {
                         caller = scratch.entries[caller as usize].parent;

@@ -11,7 +11,7 @@ pub type Ns = u64;
 pub const SECOND: Ns = 1_000_000_000;
 
 /// A file (or anonymous region, or the vDSO) that is or was mapped executable in a target.
-/// Given out by `process::files`, never reused within a session, so that dlclose, exec and
+/// Given out by `process::mapped_files`, never reused within a session, so that dlclose, exec and
 /// reused addresses cannot change the past. At most [`FileId::MAX`] of them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct FileId(pub u32);

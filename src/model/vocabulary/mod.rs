@@ -3,12 +3,12 @@
 //! Knows nothing of facts, settings or profiles.
 //!
 //! ```text
-//! frame         frames, stacks, and the events that capture emits
-//! state         what a thread is doing, by its system call
-//! role          whose code a frame is
-//! qualified     the parts of a demangled name
-//! thread_names  what names of threads that do the same have in common
-//! text          what makes strings of a target safe to show
+//! frame              frames, stacks, and the events that capture emits
+//! state              what a thread is doing, by its system call
+//! role               whose code a frame is
+//! qualified          the parts of a demangled name
+//! thread_name_rules  what names of threads that do the same have in common
+//! text               what makes strings of a target safe to show
 //! ```
 
 pub mod frame;
@@ -16,4 +16,4 @@ pub mod qualified;
 pub mod role;
 pub mod state;
 pub mod text;
-pub mod thread_names;
+pub mod thread_name_rules;

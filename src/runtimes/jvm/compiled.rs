@@ -5,7 +5,7 @@ use crate::model::vocabulary::frame::RawFrame;
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::Jvm;
 use crate::runtimes::jvm::code_cache::{Blob, Nmethod};
-use crate::runtimes::jvm::walk::{Caller, Here};
+use crate::runtimes::jvm::walk::{Caller, StackCursor};
 
 /// Maximum length of a prologue, bytes.
 const PROLOGUE_MAX: u64 = 96;
@@ -26,35 +26,36 @@ impl<M: ReadMemory> Jvm<M> {
         &mut self,
         blob: &Blob,
         nmethod: &Nmethod,
-        here: &mut Here<'_>,
+        cursor: &mut StackCursor<'_>,
     ) -> (RawFrame, Option<Caller>) {
-        let pc = here.place.pc;
+        let pc = cursor.place.pc;
         if let Some((_, frame)) = self.handler.take() {
-            return (frame, self.whole(here, blob.frame_size));
+            return (frame, self.whole(cursor, blob.frame_size));
         }
-        if !here.place.exact {
+        if !cursor.place.exact {
             // A frame to be deoptimised returns to a handler; its original pc is kept in the frame.
             let original = if nmethod.deopt.contains(&pc) && nmethod.orig_pc > 0 {
-                here.at_sp(nmethod.orig_pc as u64)
+                cursor
+                    .at_sp(nmethod.orig_pc as u64)
                     .filter(|pc| (blob.code..=blob.code_end).contains(pc))
             } else {
                 None
             };
             // If it was called from its own entry barrier, nothing of the method has run.
             let entered =
-                original.is_none() && !self.is_debug_point(blob, pc) && self.at_barrier(here);
+                original.is_none() && !self.is_debug_point(blob, pc) && self.at_barrier(cursor);
             return (
                 self.frame(blob, original.unwrap_or(pc), entered),
-                self.whole(here, blob.frame_size),
+                self.whole(cursor, blob.frame_size),
             );
         }
-        let (caller, entered) = self.top(blob, nmethod, here);
+        let (caller, entered) = self.top(blob, nmethod, cursor);
         (self.frame(blob, pc, entered), caller)
     }
 
     /// The barrier pushes this word below the return address that the call pushed (see `stub`).
-    fn at_barrier(&self, here: &mut Here<'_>) -> bool {
-        here.slot(here.place.sp, -2) == Some(u64::MAX)
+    fn at_barrier(&self, cursor: &mut StackCursor<'_>) -> bool {
+        cursor.slot(cursor.place.sp, -2) == Some(u64::MAX)
     }
 
     fn frame(&mut self, blob: &Blob, pc: u64, entered: bool) -> RawFrame {
@@ -70,21 +71,21 @@ impl<M: ReadMemory> Jvm<M> {
         &mut self,
         blob: &Blob,
         nmethod: &Nmethod,
-        here: &mut Here<'_>,
+        cursor: &mut StackCursor<'_>,
     ) -> (Option<Caller>, bool) {
-        let pc = here.place.pc;
+        let pc = cursor.place.pc;
         if pc <= nmethod.verified_entry {
-            return (self.leaf(here), true);
+            return (self.leaf(cursor), true);
         }
         let mut code = [0; 16];
         let read = self.memory.read(pc, &mut code);
         if let Some(prologue) = self.prologue(nmethod.verified_entry, pc) {
             let caller = match prologue {
-                Prologue { subtracted: false, pushed: false, .. } => self.leaf(here),
-                Prologue { subtracted: false, pushed: true, .. } => self.pushed_rbp(here),
+                Prologue { subtracted: false, pushed: false, .. } => self.leaf(cursor),
+                Prologue { subtracted: false, pushed: true, .. } => self.pushed_rbp(cursor),
                 Prologue { pushed, saved, .. } => {
-                    self.whole(here, blob.frame_size).map(|caller| Caller {
-                        rbp: if pushed || saved { caller.rbp } else { here.place.rbp },
+                    self.whole(cursor, blob.frame_size).map(|caller| Caller {
+                        rbp: if pushed || saved { caller.rbp } else { cursor.place.rbp },
                         ..caller
                     })
                 }
@@ -95,35 +96,35 @@ impl<M: ReadMemory> Jvm<M> {
             }
         }
         let caller = match epilogue(&code[..read]) {
-            Some(Epilogue::Return) => self.leaf(here),
-            Some(Epilogue::Pop) => self.pushed_rbp(here),
+            Some(Epilogue::Return) => self.leaf(cursor),
+            Some(Epilogue::Pop) => self.pushed_rbp(cursor),
             None => None,
         };
         let caller = caller.filter(|caller| self.returns_to(caller.pc));
-        (caller.or_else(|| self.searched(blob, here)), false)
+        (caller.or_else(|| self.searched(blob, cursor)), false)
     }
 
     /// Reads a caller's rbp at the top of the stack and the return address above it.
-    pub fn pushed_rbp(&mut self, here: &mut Here<'_>) -> Option<Caller> {
-        let (rbp, pc) = (here.at_sp(0)?, here.at_sp(8)?);
-        self.returns_to(pc).then_some(Caller { pc, sp: here.place.sp + 16, rbp: Some(rbp) })
+    pub fn pushed_rbp(&mut self, cursor: &mut StackCursor<'_>) -> Option<Caller> {
+        let (rbp, pc) = (cursor.at_sp(0)?, cursor.at_sp(8)?);
+        self.returns_to(pc).then_some(Caller { pc, sp: cursor.place.sp + 16, rbp: Some(rbp) })
     }
 
     /// Searches the return address of a complete frame, of one that is mostly removed, or of one
     /// with arguments pushed on top.
-    fn searched(&mut self, blob: &Blob, here: &mut Here<'_>) -> Option<Caller> {
+    fn searched(&mut self, blob: &Blob, cursor: &mut StackCursor<'_>) -> Option<Caller> {
         let size = blob.frame_size;
-        if let Some(caller) = self.whole(here, size).filter(|caller| self.returns_to(caller.pc)) {
+        if let Some(caller) = self.whole(cursor, size).filter(|caller| self.returns_to(caller.pc)) {
             return Some(caller);
         }
-        if let Some(caller) = self.leaf(here) {
+        if let Some(caller) = self.leaf(cursor) {
             return Some(caller);
         }
-        if let Some(caller) = self.pushed_rbp(here) {
+        if let Some(caller) = self.pushed_rbp(cursor) {
             return Some(caller);
         }
         (1..=SEARCHED).find_map(|words| {
-            self.whole(here, size + 8 * words).filter(|caller| self.returns_to(caller.pc))
+            self.whole(cursor, size + 8 * words).filter(|caller| self.returns_to(caller.pc))
         })
     }
 

@@ -12,7 +12,7 @@ use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::Jvm;
 use crate::runtimes::jvm::code_cache::Kind;
 use crate::runtimes::jvm::vm_structs::Structs;
-use crate::runtimes::jvm::walk::Here;
+use crate::runtimes::jvm::walk::StackCursor;
 use crate::unwinder::{Leave, Place};
 
 /// Maximum threads whose stack bounds are remembered.
@@ -93,12 +93,12 @@ impl Anchors {
 
 impl<M: ReadMemory> Jvm<M> {
     /// Records that the walk passes the frame by which Java was entered.
-    pub fn note_entry(&mut self, here: &mut Here<'_>) {
+    pub fn note_entry(&mut self, cursor: &mut StackCursor<'_>) {
         let wrapper = self
             .anchors
             .places
-            .zip(here.place.rbp)
-            .and_then(|(places, rbp)| here.slot(rbp, places.wrapper));
+            .zip(cursor.place.rbp)
+            .and_then(|(places, rbp)| cursor.slot(rbp, places.wrapper));
         // Without the wrapper the outer Java code is unknown: 0 is no thread's wrapper.
         self.anchors.wrapper = Some(wrapper.unwrap_or(0));
     }
@@ -140,7 +140,7 @@ impl<M: ReadMemory> Jvm<M> {
             rbp: Some(fp).filter(|fp| *fp != 0),
             general: None,
         };
-        Some((java_sp, self.leave_blob(&blob, Here { place, word }, out)))
+        Some((java_sp, self.leave_blob(&blob, StackCursor { place, word }, out)))
     }
 
     /// Returns a monitor frame if the thread with the stack at `sp` waits to enter a monitor. The

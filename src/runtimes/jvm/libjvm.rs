@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::elf::{Headers, SHT_SYMTAB};
 use crate::process::maps::{Backing, Mapping, Maps};
-use crate::process::open::open_mapped;
+use crate::process::target_files::open_mapped;
 
 /// Maximum time to wait for the file. It may lie on a file system that hangs.
 const WAIT: Duration = Duration::from_millis(200);

@@ -15,7 +15,7 @@
 //!   compiled, interpreter, stub   one each
 //! frame_anchors          where Java called native code, for walks that end there; monitor waits
 //! heap_objects           Java objects on the heap: classes, fields, strings
-//! thread_names           Java threads and their names
+//! java_threads           Java threads and their names
 //! virtual_thread_names   the virtual thread that is mounted on a carrier's stack
 //! unsigned5              compressed numbers
 //! ```
@@ -31,6 +31,7 @@ mod frame_anchors;
 mod generated_class_names;
 mod heap_objects;
 mod interpreter;
+mod java_threads;
 mod layout;
 mod libjvm;
 mod methods;
@@ -38,7 +39,6 @@ mod read_limit;
 mod replaced_code;
 mod scopes;
 mod stub;
-mod thread_names;
 mod unsigned5;
 mod virtual_thread_names;
 mod vm_structs;
@@ -56,9 +56,9 @@ use crate::model::vocabulary::frame::{Ns, RawFrame};
 use crate::model::vocabulary::text::{NAME_CAP, clean};
 use crate::process::memory::ReadMemory;
 use crate::runtimes::frame_and_thread_names::Names;
+use java_threads::JavaThread;
+pub use java_threads::is_own;
 pub use libjvm::{library, nameless};
-use thread_names::JavaThread;
-pub use thread_names::is_own;
 pub use vm_structs::{Missing, Unreadable};
 
 use code_cache::{Blob, CodeCache, Kind};

@@ -6,7 +6,7 @@ use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::Jvm;
 use crate::runtimes::jvm::code_cache::{Blob, Kind};
 use crate::runtimes::jvm::compiled::{Epilogue, epilogue};
-use crate::runtimes::jvm::walk::{Caller, Here};
+use crate::runtimes::jvm::walk::{Caller, StackCursor};
 
 /// Maximum distance from the stack pointer to rbp in a frame that rbp points at, bytes.
 const FRAME_MAX: u64 = 0x2000;
@@ -39,50 +39,56 @@ impl<M: ReadMemory> Jvm<M> {
         &mut self,
         blob: &Blob,
         name: &str,
-        here: &mut Here<'_>,
+        cursor: &mut StackCursor<'_>,
     ) -> (RawFrame, Option<Caller>) {
-        if !here.place.exact && here.place.pc == self.call_stub_return {
+        if !cursor.place.exact && cursor.place.pc == self.call_stub_return {
             // The frames beyond are native code again.
-            self.note_entry(here);
-            return (self.stub_frame("call_stub"), self.by_rbp(here));
+            self.note_entry(cursor);
+            return (self.stub_frame("call_stub"), self.by_rbp(cursor));
         }
-        if !here.place.exact && self.is_barrier(name, here.place.pc) {
-            return (self.stub_frame(FROZEN), self.leave_entry(here));
+        if !cursor.place.exact && self.is_barrier(name, cursor.place.pc) {
+            return (self.stub_frame(FROZEN), self.leave_entry(cursor));
         }
         let frame = self.stub_frame(readable(name));
-        let caller = match here.place.exact {
-            true => self.top_stub(blob, name, here),
-            false => self.calling_stub(blob, name, here),
+        let caller = match cursor.place.exact {
+            true => self.top_stub(blob, name, cursor),
+            false => self.calling_stub(blob, name, cursor),
         };
         (frame, caller)
     }
 
     /// Returns the caller of a continuation's outermost frame: the frame that entered the
     /// continuation. Between them lie the arguments.
-    fn leave_entry(&mut self, here: &mut Here<'_>) -> Option<Caller> {
+    fn leave_entry(&mut self, cursor: &mut StackCursor<'_>) -> Option<Caller> {
         (0..ARGUMENTS_MAX).step_by(16).find_map(|arguments| {
-            let caller = self.whole(here, arguments + ENTRY_FRAME)?;
+            let caller = self.whole(cursor, arguments + ENTRY_FRAME)?;
             self.returns_to(caller.pc).then_some(caller)
         })
     }
 
     /// Returns the caller of a stub that is not innermost: it has called.
-    fn calling_stub(&mut self, blob: &Blob, name: &str, here: &mut Here<'_>) -> Option<Caller> {
-        let whole = if blob.frame_size > 0 { self.whole(here, blob.frame_size) } else { None };
+    fn calling_stub(
+        &mut self,
+        blob: &Blob,
+        name: &str,
+        cursor: &mut StackCursor<'_>,
+    ) -> Option<Caller> {
+        let whole = if blob.frame_size > 0 { self.whole(cursor, blob.frame_size) } else { None };
         if let Some(caller) = whole.filter(|caller| self.returns_to(caller.pc)) {
             return Some(caller);
         }
         // A stub without a frame that calls may push one word to align the stack.
         let bare = blob.frame_size == 0 && !name.starts_with(ROUTINES);
-        if bare && let Some(caller) = [0, 8].into_iter().find_map(|pushed| self.below(here, pushed))
+        if bare
+            && let Some(caller) = [0, 8].into_iter().find_map(|pushed| self.below(cursor, pushed))
         {
             return Some(caller);
         }
-        let by_rbp = self.by_rbp(here);
+        let by_rbp = self.by_rbp(cursor);
         if let Some(caller) = by_rbp.filter(|caller| self.returns_to(caller.pc)) {
             return Some(caller);
         }
-        if let Some(caller) = self.at_entry(here) {
+        if let Some(caller) = self.at_entry(cursor) {
             return Some(caller);
         }
         // The caller may be native code.
@@ -90,23 +96,28 @@ impl<M: ReadMemory> Jvm<M> {
     }
 
     /// Returns the caller of the innermost stub.
-    fn top_stub(&mut self, blob: &Blob, name: &str, here: &mut Here<'_>) -> Option<Caller> {
-        let place = here.place;
+    fn top_stub(
+        &mut self,
+        blob: &Blob,
+        name: &str,
+        cursor: &mut StackCursor<'_>,
+    ) -> Option<Caller> {
+        let place = cursor.place;
         // The byte before the pc is read too.
         let mut code = [0; 17];
         let read = self.memory.read(place.pc.wrapping_sub(1), &mut code).max(1);
         let caller = match &code[..read] {
             code if name.contains(HANDLES) && self.has_replaced(blob, place.pc) => {
-                self.handler(code.get(1).copied(), here)
+                self.handler(code.get(1).copied(), cursor)
             }
             // push rbp; mov rbp, rsp
-            [_, 0x55, 0x48, 0x8b, 0xec, ..] => self.leaf(here),
-            [0x55, 0x48, 0x8b, 0xec, ..] => self.pushed_rbp(here),
+            [_, 0x55, 0x48, 0x8b, 0xec, ..] => self.leaf(cursor),
+            [0x55, 0x48, 0x8b, 0xec, ..] => self.pushed_rbp(cursor),
             // leave
-            [_, 0xc9, ..] => self.by_rbp(here).filter(|caller| self.returns_to(caller.pc)),
+            [_, 0xc9, ..] => self.by_rbp(cursor).filter(|caller| self.returns_to(caller.pc)),
             [_, code @ ..] => match epilogue(code) {
-                Some(Epilogue::Return) => self.leaf(here),
-                Some(Epilogue::Pop) => self.pushed_rbp(here),
+                Some(Epilogue::Return) => self.leaf(cursor),
+                Some(Epilogue::Pop) => self.pushed_rbp(cursor),
                 None => None,
             },
             [] => None,
@@ -115,28 +126,29 @@ impl<M: ReadMemory> Jvm<M> {
             return caller;
         }
         if blob.frame_size > 0 {
-            if let Some(caller) = self.framed_stub(blob, here) {
+            if let Some(caller) = self.framed_stub(blob, cursor) {
                 return Some(caller);
             }
         } else if let Some(caller) = self
-            .leaf(here)
-            .or_else(|| self.below(here, 8).filter(|_| here.at_sp(0) == Some(COOKIE)))
+            .leaf(cursor)
+            .or_else(|| self.below(cursor, 8).filter(|_| cursor.at_sp(0) == Some(COOKIE)))
         {
             return Some(caller);
         }
         if place.rbp.is_some_and(|rbp| rbp.wrapping_sub(place.sp) < FRAME_MAX) {
-            let caller = self.by_rbp(here);
+            let caller = self.by_rbp(cursor);
+            let caller = caller
+                .filter(|caller| self.returns_to(caller.pc))
+                .or_else(|| self.at_entry(cursor));
             let caller =
-                caller.filter(|caller| self.returns_to(caller.pc)).or_else(|| self.at_entry(here));
-            let caller =
-                caller.or_else(|| self.by_rbp(here).filter(|caller| self.is_native(caller.pc)));
+                caller.or_else(|| self.by_rbp(cursor).filter(|caller| self.is_native(caller.pc)));
             if caller.is_some() {
                 return caller;
             }
         }
         // Other stubs jump with words on the stack that look like return addresses.
         let scanned = if name.starts_with(ROUTINES) { SCANNED } else { 0 };
-        (1..scanned).find_map(|words| self.below(here, 8 * words))
+        (1..scanned).find_map(|words| self.below(cursor, 8 * words))
     }
 
     /// Whether an exception stub is about to return to the handler that it has found. Nothing else
@@ -157,17 +169,17 @@ impl<M: ReadMemory> Jvm<M> {
 
     /// Returns the method whose handler this stub is about to jump to. No call returns there, so
     /// only the stub shows that it is a caller.
-    fn handler(&mut self, next: Option<u8>, here: &mut Here<'_>) -> Option<Caller> {
+    fn handler(&mut self, next: Option<u8>, cursor: &mut StackCursor<'_>) -> Option<Caller> {
         let caller = match next? {
             // ret; pop rcx, to jump there. rbp belongs to the method again.
             0xc3 | 0xc2 | 0x59 => Caller {
-                pc: here.at_sp(0)?,
-                sp: here.place.sp.checked_add(8)?,
-                rbp: here.place.rbp,
+                pc: cursor.at_sp(0)?,
+                sp: cursor.place.sp.checked_add(8)?,
+                rbp: cursor.place.rbp,
             },
             // jmp rcx: the address is no longer on the stack.
             0xff => return None,
-            _ => self.by_rbp(here)?,
+            _ => self.by_rbp(cursor)?,
         };
         let blob = self.blob(caller.pc.wrapping_sub(1))?;
         let compiled = matches!(blob.kind, Kind::Compiled(_))
@@ -179,39 +191,40 @@ impl<M: ReadMemory> Jvm<M> {
 
     /// Returns the caller of a stub whose frame has a known size and may be complete or partly
     /// built.
-    fn framed_stub(&mut self, blob: &Blob, here: &mut Here<'_>) -> Option<Caller> {
-        let place = here.place;
+    fn framed_stub(&mut self, blob: &Blob, cursor: &mut StackCursor<'_>) -> Option<Caller> {
+        let place = cursor.place;
         let done = self.prologue(blob.code, place.pc);
         let caller = match done {
-            Some(done) if !done.subtracted && !done.pushed => self.leaf(here),
-            Some(done) if !done.subtracted => self.pushed_rbp(here),
-            _ => self.whole(here, blob.frame_size).filter(|caller| self.returns_to(caller.pc)),
+            Some(done) if !done.subtracted && !done.pushed => self.leaf(cursor),
+            Some(done) if !done.subtracted => self.pushed_rbp(cursor),
+            _ => self.whole(cursor, blob.frame_size).filter(|caller| self.returns_to(caller.pc)),
         };
-        caller.or_else(|| self.leaf(here))
+        caller.or_else(|| self.leaf(cursor))
     }
 
     /// Reads a return address at this distance in bytes from the stack pointer; nothing else of the
     /// frame is known.
-    fn below(&mut self, here: &mut Here<'_>, distance: u64) -> Option<Caller> {
-        let pc = here.at_sp(distance)?;
+    fn below(&mut self, cursor: &mut StackCursor<'_>, distance: u64) -> Option<Caller> {
+        let pc = cursor.at_sp(distance)?;
         self.returns_to(pc).then_some(Caller {
             pc,
-            sp: here.place.sp + distance + 8,
-            rbp: here.place.rbp,
+            sp: cursor.place.sp + distance + 8,
+            rbp: cursor.place.rbp,
         })
     }
 
     /// Returns the caller of a method's entry barrier, which has saved rbp.
-    fn at_entry(&mut self, here: &mut Here<'_>) -> Option<Caller> {
-        let rbp = here.place.rbp.filter(|rbp| rbp.is_multiple_of(8) && *rbp >= here.place.sp)?;
-        let pc = here.slot(rbp, 2)?;
+    fn at_entry(&mut self, cursor: &mut StackCursor<'_>) -> Option<Caller> {
+        let rbp =
+            cursor.place.rbp.filter(|rbp| rbp.is_multiple_of(8) && *rbp >= cursor.place.sp)?;
+        let pc = cursor.slot(rbp, 2)?;
         // The cookie becomes a stack pointer if the method is to be left at once.
-        let cookie = here.slot(rbp, 1)?;
+        let cookie = cursor.slot(rbp, 1)?;
         let fits = cookie == COOKIE || cookie > rbp && cookie - rbp < 1 << 20;
         (fits && self.returns_to(pc)).then_some(Caller {
             pc,
             sp: rbp.checked_add(24)?,
-            rbp: Some(here.slot(rbp, 0)?),
+            rbp: Some(cursor.slot(rbp, 0)?),
         })
     }
 

@@ -30,10 +30,10 @@ use crate::process::memory::ReadMemory;
 use crate::runtimes::frame_and_thread_names::Names;
 use crate::runtimes::jvm::code_cache::{Kind, Nmethod};
 use crate::runtimes::jvm::heap_objects::Objects;
+use crate::runtimes::jvm::java_threads::THREAD;
 use crate::runtimes::jvm::layout::Layout;
-use crate::runtimes::jvm::thread_names::THREAD;
 use crate::runtimes::jvm::vm_structs::{Missing, Structs};
-use crate::runtimes::jvm::walk::Here;
+use crate::runtimes::jvm::walk::StackCursor;
 use crate::runtimes::jvm::{Jvm, NAME_MAX};
 
 /// The method whose frame is the entry of a continuation.
@@ -297,17 +297,17 @@ fn text<M: ReadMemory>(
 impl<M: ReadMemory> Jvm<M> {
     /// Records a continuation if this frame is the entry of one; called with each frame that has
     /// called.
-    pub fn find_continuation(&mut self, kind: &Kind, here: &mut Here<'_>) {
+    pub fn find_continuation(&mut self, kind: &Kind, cursor: &mut StackCursor<'_>) {
         let entry = match kind {
             Kind::NativeWrapper(nmethod) => self.is_entry(nmethod),
-            Kind::Stub(name) => self.is_barrier(name, here.place.pc),
+            Kind::Stub(name) => self.is_barrier(name, cursor.place.pc),
             _ => false,
         };
         if entry
             && self.virtuals.found.len() < NESTED_MAX
-            && let Some(continuation) = here.slot(here.place.sp, CONTINUATION)
+            && let Some(continuation) = cursor.slot(cursor.place.sp, CONTINUATION)
         {
-            self.virtuals.found.push(Found { continuation, sp: here.place.sp });
+            self.virtuals.found.push(Found { continuation, sp: cursor.place.sp });
         }
     }
 

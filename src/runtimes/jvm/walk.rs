@@ -10,12 +10,12 @@ use crate::runtimes::jvm::code_cache::{Blob, Kind};
 use crate::unwinder::{Generated, Leave, Place};
 
 /// The stack of the thread that is walked, and the current place on it.
-pub struct Here<'w> {
+pub struct StackCursor<'w> {
     pub place: Place,
     pub word: &'w mut dyn FnMut(u64) -> Option<u64>,
 }
 
-impl Here<'_> {
+impl StackCursor<'_> {
     /// Reads the word at a distance from the stack pointer, in bytes.
     pub fn at_sp(&mut self, distance: u64) -> Option<u64> {
         (self.word)(self.place.sp.checked_add(distance)?)
@@ -74,7 +74,7 @@ impl<M: ReadMemory + Send> Generated for Jvm<M> {
         }
         let before = out.len();
         self.methods.take_untrusted();
-        let left = self.leave_blob(&blob, Here { place, word }, out);
+        let left = self.leave_blob(&blob, StackCursor { place, word }, out);
         // Only interpreted frames are checked: compiled code keeps its methods alive.
         if blob.kind == Kind::Interpreter && self.methods.take_untrusted() {
             out.truncate(before);
@@ -114,19 +114,19 @@ impl<M: ReadMemory> Jvm<M> {
     pub fn leave_blob(
         &mut self,
         blob: &Blob,
-        mut here: Here<'_>,
+        mut cursor: StackCursor<'_>,
         out: &mut Vec<RawFrame>,
     ) -> Leave {
-        if !here.place.exact {
-            self.find_continuation(&blob.kind, &mut here);
+        if !cursor.place.exact {
+            self.find_continuation(&blob.kind, &mut cursor);
         }
         let (frame, caller) = match &blob.kind {
-            Kind::Interpreter => self.leave_interpreter(&mut here),
+            Kind::Interpreter => self.leave_interpreter(&mut cursor),
             Kind::Compiled(nmethod) | Kind::NativeWrapper(nmethod) => {
-                self.leave_compiled(blob, nmethod, &mut here)
+                self.leave_compiled(blob, nmethod, &mut cursor)
             }
-            Kind::Frameless => (self.stub_frame("adapter"), self.leave_adapter(&mut here)),
-            Kind::Stub(name) => self.leave_stub(blob, name, &mut here),
+            Kind::Frameless => (self.stub_frame("adapter"), self.leave_adapter(&mut cursor)),
+            Kind::Stub(name) => self.leave_stub(blob, name, &mut cursor),
         };
         out.push(frame);
         match caller {
@@ -136,20 +136,22 @@ impl<M: ReadMemory> Jvm<M> {
     }
 
     /// Returns the caller of code whose return address is on top of the stack.
-    pub fn leaf(&mut self, here: &mut Here<'_>) -> Option<Caller> {
-        let pc = here.at_sp(0)?;
-        self.returns_to(pc).then_some(Caller { pc, sp: here.place.sp + 8, rbp: here.place.rbp })
+    pub fn leaf(&mut self, cursor: &mut StackCursor<'_>) -> Option<Caller> {
+        let pc = cursor.at_sp(0)?;
+        self.returns_to(pc).then_some(Caller { pc, sp: cursor.place.sp + 8, rbp: cursor.place.rbp })
     }
 
     /// Returns the caller of an adapter between callers and callees that pass arguments
     /// differently. An adapter pushes nothing for itself, but moves the return address to make room
     /// for arguments. Meanwhile rax holds the return address, and r13 the end of the caller's
     /// stack.
-    fn leave_adapter(&mut self, here: &mut Here<'_>) -> Option<Caller> {
-        let Place { sp, rbp, general, .. } = here.place;
-        let Some(general) = general.filter(|_| here.place.exact) else { return self.leaf(here) };
+    fn leave_adapter(&mut self, cursor: &mut StackCursor<'_>) -> Option<Caller> {
+        let Place { sp, rbp, general, .. } = cursor.place;
+        let Some(general) = general.filter(|_| cursor.place.exact) else {
+            return self.leaf(cursor);
+        };
         let sender = Some(general.r13).filter(|r13| is_sender(*r13, sp));
-        let top = here.at_sp(0)?;
+        let top = cursor.at_sp(0)?;
         let moved = top == general.rax && sender.is_some();
         if self.returns_to(top) {
             let sp = sender.filter(|_| moved).unwrap_or(sp + 8);
@@ -164,21 +166,22 @@ impl<M: ReadMemory> Jvm<M> {
 
     /// Reads a complete frame of `size` bytes: the return address is its highest word, the caller's
     /// rbp the one below.
-    pub fn whole(&mut self, here: &mut Here<'_>, size: u64) -> Option<Caller> {
+    pub fn whole(&mut self, cursor: &mut StackCursor<'_>, size: u64) -> Option<Caller> {
         if size < 16 {
             return None;
         }
-        let (pc, rbp) = (here.at_sp(size - 8)?, here.at_sp(size - 16)?);
-        Some(Caller { pc, sp: here.place.sp + size, rbp: Some(rbp) })
+        let (pc, rbp) = (cursor.at_sp(size - 8)?, cursor.at_sp(size - 16)?);
+        Some(Caller { pc, sp: cursor.place.sp + size, rbp: Some(rbp) })
     }
 
     /// Reads a frame that rbp points at.
-    pub fn by_rbp(&mut self, here: &mut Here<'_>) -> Option<Caller> {
-        let rbp = here.place.rbp.filter(|rbp| rbp.is_multiple_of(8) && *rbp >= here.place.sp)?;
+    pub fn by_rbp(&mut self, cursor: &mut StackCursor<'_>) -> Option<Caller> {
+        let rbp =
+            cursor.place.rbp.filter(|rbp| rbp.is_multiple_of(8) && *rbp >= cursor.place.sp)?;
         Some(Caller {
-            pc: here.slot(rbp, 1)?,
+            pc: cursor.slot(rbp, 1)?,
             sp: rbp.checked_add(16)?,
-            rbp: Some(here.slot(rbp, 0)?),
+            rbp: Some(cursor.slot(rbp, 0)?),
         })
     }
 }

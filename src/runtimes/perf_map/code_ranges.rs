@@ -26,12 +26,12 @@ pub struct Piece {
     /// When this code was found to replace other code.
     pub replaced: Option<Instant>,
     /// Its parsed name, once that was asked for.
-    pub known: Option<Known>,
+    pub parsed_name: Option<ParsedName>,
 }
 
 /// The parsed name of a piece.
 #[derive(Clone, Copy, Debug)]
-pub struct Known {
+pub struct ParsedName {
     pub frame: RawFrame,
     pub setup: super::FrameSetup,
 }
@@ -55,7 +55,8 @@ impl Table {
             return;
         }
         let replaced = replaced.then_some(now);
-        self.pieces.insert(start, Piece { start, size, end, line: at, replaced, known: None });
+        self.pieces
+            .insert(start, Piece { start, size, end, line: at, replaced, parsed_name: None });
     }
 
     /// Removes `start..end` from the existing pieces; returns whether any was there.

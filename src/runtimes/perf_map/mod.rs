@@ -27,13 +27,13 @@ use rustc_hash::FxHashSet;
 
 use crate::model::vocabulary::frame::{Ns, RawFrame, RawName};
 use crate::process::maps::{Backing, Mapping, Maps};
-use crate::process::open::open_beneath;
 use crate::process::pid_namespaces::pid_inside;
 use crate::process::target::{Status, unix_ns_of};
+use crate::process::target_files::open_beneath;
 use crate::process::{privileges, process_list};
 use crate::runtimes::frame_and_thread_names::Names;
 use crate::unwinder::{Detected, FrameSetup, Generated, Leave, Place};
-use code_ranges::{Known, Table};
+use code_ranges::{ParsedName, Table};
 
 /// Maximum bytes read of a map; a large program's has some 10 MB.
 const FILE_MAX: u64 = 64 << 20;
@@ -133,10 +133,10 @@ impl PerfMap {
     }
 
     /// Returns the name of the code at `pc`.
-    fn known(&mut self, pc: u64) -> Option<(u64, Known)> {
+    fn parsed_name(&mut self, pc: u64) -> Option<(u64, ParsedName)> {
         let piece = self.table.find_mut(pc)?;
-        if let Some(known) = piece.known {
-            return Some((piece.start, known));
+        if let Some(parsed) = piece.parsed_name {
+            return Some((piece.start, parsed));
         }
         let mut line = vec![0; LINE_MAX];
         let count = self.file.read_at(&mut line, piece.line).ok()?;
@@ -146,9 +146,9 @@ impl PerfMap {
             return None;
         }
         let (location, setup) = function_names::read(name);
-        let known = Known { frame: self.names.frame(vec![location]), setup };
-        piece.known = Some(known);
-        Some((start, known))
+        let parsed = ParsedName { frame: self.names.frame(vec![location]), setup };
+        piece.parsed_name = Some(parsed);
+        Some((start, parsed))
     }
 }
 
@@ -182,10 +182,10 @@ impl Generated for PerfMap {
     ) -> Leave {
         let address = if place.exact { place.pc } else { place.pc.wrapping_sub(1) };
         let moved = self.moved(address);
-        match self.known(address.wrapping_sub(moved)) {
-            Some((start, known)) => {
-                out.push(known.frame);
-                Leave::AsCode { start: start.wrapping_add(moved), setup: known.setup }
+        match self.parsed_name(address.wrapping_sub(moved)) {
+            Some((start, parsed)) => {
+                out.push(parsed.frame);
+                Leave::AsCode { start: start.wrapping_add(moved), setup: parsed.setup }
             }
             None => Leave::Unknown,
         }
@@ -359,8 +359,8 @@ mod tests {
         if !map.covers(pc) {
             return None;
         }
-        let (_, known) = map.known(pc.wrapping_sub(map.moved(pc)))?;
-        Some(map.names.named(known.frame)?.locations[0].function.to_string())
+        let (_, parsed) = map.parsed_name(pc.wrapping_sub(map.moved(pc)))?;
+        Some(map.names.named(parsed.frame)?.locations[0].function.to_string())
     }
 
     /// Walks as the unwinder does, later.
@@ -448,6 +448,6 @@ mod tests {
         let (mut map, file) = map("1000 100 first\n");
         walk(&mut map);
         file.write_at(b"1001", 0).expect("written");
-        assert_eq!(map.known(0x1000).map(|(start, _)| start), None);
+        assert_eq!(map.parsed_name(0x1000).map(|(start, _)| start), None);
     }
 }

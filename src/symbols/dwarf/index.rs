@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use gimli::{DebugArangesOffset, UnitType};
 
-use super::open::Open;
+use super::open_units::OpenUnits;
 use super::{Budget, Reader, Unusable, unit};
 use crate::elf::Elf;
 
@@ -46,7 +46,7 @@ impl Index {
             listed.entry(header.debug_info_offset().0).or_default().push(header.offset());
         }
         let mut index = Index { offsets: Vec::new(), claims: Vec::new() };
-        let mut open = Open::default();
+        let mut open = OpenUnits::default();
         let mut headers = dwarf.units();
         while let Ok(Some(header)) = headers.next() {
             budget.step()?;

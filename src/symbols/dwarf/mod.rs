@@ -7,11 +7,11 @@
 //! from its symbol table.
 //!
 //! ```text
-//! sections   where the .debug_* sections are; inflated if compressed
-//! index      address -> compilation unit
-//! open       opening units, bounded in memory
-//! unit       one unit: its functions, what is inlined into one of them, names of entries
-//! lines      one unit: address -> file and line
+//! sections    where the .debug_* sections are; inflated if compressed
+//! index       address -> compilation unit
+//! open_units  opening units, bounded in memory
+//! unit        one unit: its functions, what is inlined into one of them, names of entries
+//! lines       one unit: address -> file and line
 //! ```
 //! Only plain numbers are kept between batches. gimli's views are created anew for each batch from
 //! the mapped bytes, which costs nothing and leaves no borrow behind.
@@ -19,7 +19,7 @@
 
 mod index;
 mod lines;
-mod open;
+mod open_units;
 mod sections;
 mod unit;
 
@@ -28,7 +28,7 @@ use std::rc::Rc;
 
 use self::index::Index;
 use self::lines::Lines;
-use self::open::{Dwarf, Open, Unit};
+use self::open_units::{Dwarf, OpenUnits, Unit};
 use self::sections::Sections;
 use self::unit::Functions;
 use super::demangle;
@@ -100,7 +100,7 @@ impl Debug {
         }
         let Some(index) = &self.index else { return Err(Unusable) };
         let mut batch =
-            Batch { dwarf: &dwarf, elf, index, open: Open::default(), budget, inlined: None };
+            Batch { dwarf: &dwarf, elf, index, open: OpenUnits::default(), budget, inlined: None };
         for address in addresses {
             if self.tables.values().map(Tables::rows).sum::<usize>() > ROWS_KEPT {
                 self.tables.clear();
@@ -167,7 +167,7 @@ struct Batch<'a> {
     dwarf: &'a Dwarf<'a>,
     elf: &'a Elf,
     index: &'a Index,
-    open: Open<'a>,
+    open: OpenUnits<'a>,
     budget: Budget,
     /// What is inlined into the function of the last lookup: neighbouring addresses use the same.
     inlined: Option<((usize, usize), unit::Inlined)>,
@@ -277,8 +277,8 @@ impl<'a> Batch<'a> {
                 called = Called::Plain { name, number, entry };
             }
             match described.origin {
-                Some(unit::Origin::Here(next)) => entry = next,
-                Some(unit::Origin::Elsewhere(offset)) => match self.index.entry(offset) {
+                Some(unit::Origin::SameUnit(next)) => entry = next,
+                Some(unit::Origin::DebugInfo(offset)) => match self.index.entry(offset) {
                     Some(next) => (number, entry) = next,
                     None => break,
                 },

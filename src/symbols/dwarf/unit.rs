@@ -4,7 +4,7 @@
 use gimli::{AttributeValue, UnitOffset};
 
 use super::lines::Lines;
-use super::open::{Dwarf, Unit};
+use super::open_units::{Dwarf, Unit};
 use super::{Budget, Reader, Unusable};
 use crate::elf::Elf;
 
@@ -372,9 +372,9 @@ impl Inlined {
 /// Another entry that may have the name.
 pub enum Origin {
     /// An offset in the same unit.
-    Here(usize),
+    SameUnit(usize),
     /// An offset in .debug_info.
-    Elsewhere(usize),
+    DebugInfo(usize),
 }
 
 pub struct Described {
@@ -415,8 +415,8 @@ pub fn describe(dwarf: &Dwarf<'_>, unit: &Unit<'_>, entry: usize) -> Option<Desc
             gimli::DW_AT_decl_line => described.line = attribute.udata_value(),
             gimli::DW_AT_abstract_origin | gimli::DW_AT_specification => {
                 described.origin = match attribute.value() {
-                    AttributeValue::UnitRef(offset) => Some(Origin::Here(offset.0)),
-                    AttributeValue::DebugInfoRef(offset) => Some(Origin::Elsewhere(offset.0)),
+                    AttributeValue::UnitRef(offset) => Some(Origin::SameUnit(offset.0)),
+                    AttributeValue::DebugInfoRef(offset) => Some(Origin::DebugInfo(offset.0)),
                     _ => None,
                 };
             }

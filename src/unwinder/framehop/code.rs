@@ -12,8 +12,8 @@ use framehop::{FrameAddress, Unwinder as _};
 use rustc_hash::FxHashMap;
 
 use crate::model::vocabulary::frame::{FileId, FrameCode, Marker, Ns, RawFrame};
-use crate::process::files::Files;
-use crate::process::generations::{CodeMapping, Generations};
+use crate::process::code_generations::{CodeGenerations, CodeMapping};
+use crate::process::mapped_files::Files;
 use crate::process::maps::{Backing, Mapping, Maps};
 use crate::process::memory::ReadMemory;
 use crate::unwinder::framehop::call_sites::{self, CallSite};
@@ -25,7 +25,7 @@ use crate::unwinder::framehop::unwind_tables::{Context, READ, Rule, Tables};
 /// Addresses of user code end here (x86-64, four- and five-level paging alike).
 const USER_END: u64 = 1 << 56;
 /// Maximum addresses remembered, about 3 MB; more than a program's hot ones.
-const KNOWN_MAX: usize = 1 << 16;
+const RESOLVED_MAX: usize = 1 << 16;
 /// Number of framehop caches. Each cache has 509 slots, and each address one possible slot
 /// (rule_cache.rs of 0.16). Addresses with the same slot are distributed over the caches. In JDK
 /// 17's libjvm two hot addresses had the same slot; with one cache they took 7 % of our time.
@@ -66,14 +66,14 @@ pub enum Step {
 
 /// An address seen before: its frame and how to leave it.
 #[derive(Clone, Copy, Debug)]
-pub struct Known {
+pub struct ResolvedAddress {
     pub frame: RawFrame,
     pub step: Step,
     /// Index of the framehop cache that has its rule.
     cache: u8,
 }
 
-impl Known {
+impl ResolvedAddress {
     /// Returns the file that a marker behind this frame names.
     pub fn file(frame: RawFrame) -> Option<FileId> {
         match frame.decode() {
@@ -91,7 +91,7 @@ pub struct Code {
     pid: u32,
     source: Source,
     /// The mappings at the instant of the stack that is walked, if new code is reported.
-    pub maps: Generations,
+    pub maps: CodeGenerations,
     /// The present mappings; only where new code is reported.
     live: Maps,
     /// When the stack that is walked was copied.
@@ -116,7 +116,7 @@ pub struct Code {
     /// removed meanwhile.
     fresh: Vec<u64>,
     fresh_removed: bool,
-    known: FxHashMap<(u64, bool), Known>,
+    resolved: FxHashMap<(u64, bool), ResolvedAddress>,
     /// Ranges where code was replaced since the last walk.
     stale: Vec<(u64, u64)>,
     calls: FxHashMap<u64, Option<CallSite>>,
@@ -135,7 +135,7 @@ impl Code {
             files,
             pid,
             source,
-            maps: Generations::default(),
+            maps: CodeGenerations::default(),
             live: Maps::default(),
             at: Ns::MAX,
             reported: false,
@@ -149,7 +149,7 @@ impl Code {
             tables_size: 0,
             fresh: Vec::new(),
             fresh_removed: false,
-            known: FxHashMap::default(),
+            resolved: FxHashMap::default(),
             stale: Vec::new(),
             calls: FxHashMap::default(),
             flows: FxHashMap::default(),
@@ -164,27 +164,38 @@ impl Code {
     /// Otherwise it is a return address, and the call one byte before decides. `None` outside
     /// executable mappings.
     #[inline]
-    pub fn known(&mut self, memory: &impl ReadMemory, pc: u64, exact: bool) -> Option<Known> {
-        if let Some(known) = self.known.get(&(pc, exact)) {
-            return Some(*known);
+    pub fn resolve(
+        &mut self,
+        memory: &impl ReadMemory,
+        pc: u64,
+        exact: bool,
+    ) -> Option<ResolvedAddress> {
+        if let Some(resolved) = self.resolved.get(&(pc, exact)) {
+            return Some(*resolved);
         }
         // It takes up to seven reads of its code.
-        let known = self.context.spend(7 * READ).and_then(|()| self.learn(memory, pc, exact))?;
+        let resolved =
+            self.context.spend(7 * READ).and_then(|()| self.resolve_uncached(memory, pc, exact))?;
         if self.context.exhausted() {
             // Its rule may have been missed, so this is not cached.
-            return Some(known);
+            return Some(resolved);
         }
-        if self.known.len() >= KNOWN_MAX {
-            self.known.clear();
+        if self.resolved.len() >= RESOLVED_MAX {
+            self.resolved.clear();
         }
-        self.known.insert((pc, exact), known);
-        Some(known)
+        self.resolved.insert((pc, exact), resolved);
+        Some(resolved)
     }
 
     #[cold]
-    fn learn(&mut self, memory: &impl ReadMemory, pc: u64, exact: bool) -> Option<Known> {
+    fn resolve_uncached(
+        &mut self,
+        memory: &impl ReadMemory,
+        pc: u64,
+        exact: bool,
+    ) -> Option<ResolvedAddress> {
         if let Some(frame) = self.trampoline(memory, pc, exact) {
-            return Some(Known { frame, step: Step::Signal, cache: 0 });
+            return Some(ResolvedAddress { frame, step: Step::Signal, cache: 0 });
         }
         let address = if exact { pc } else { pc.checked_sub(1)? };
         if self.maps.find_code(address).is_none() {
@@ -213,7 +224,7 @@ impl Code {
         } else {
             0
         };
-        Some(Known { frame, step, cache })
+        Some(ResolvedAddress { frame, step, cache })
     }
 
     fn go_frame(
@@ -387,7 +398,7 @@ impl Code {
         }
         self.context.spend(READ)?;
         let site = call_sites::call_before(memory, return_address);
-        if self.calls.len() >= KNOWN_MAX {
+        if self.calls.len() >= RESOLVED_MAX {
             self.calls.clear();
             self.flows.clear();
         }
@@ -406,7 +417,7 @@ impl Code {
             // Some paths may be missing.
             return Flow::default();
         }
-        if self.flows.len() >= KNOWN_MAX {
+        if self.flows.len() >= RESOLVED_MAX {
             self.flows.clear();
         }
         self.flows.insert((start, pc), flow);
@@ -420,7 +431,7 @@ impl Code {
         &mut self,
         pc: u64,
         exact: bool,
-        known: Known,
+        resolved: ResolvedAddress,
         registers: &mut UnwindRegsX86_64,
         mut word: impl FnMut(u64) -> Option<u64>,
     ) -> Result<Option<u64>, framehop::Error> {
@@ -429,7 +440,7 @@ impl Code {
         } else {
             FrameAddress::from_return_address(pc).ok_or(framehop::Error::ReturnAddressIsNull)?
         };
-        let cache = &mut self.caches[usize::from(known.cache)];
+        let cache = &mut self.caches[usize::from(resolved.cache)];
         self.unwinder.unwind_frame(address, registers, cache, &mut |at| word(at).ok_or(()))
     }
 }

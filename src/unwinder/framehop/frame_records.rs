@@ -137,8 +137,8 @@ impl<M: ReadMemory> Search<'_, '_, M> {
 
     /// Whether the caller's frame is left by unwind information.
     fn described(&mut self, record: Record) -> bool {
-        let caller = self.code.known(self.memory, record.return_address, false);
-        caller.is_some_and(|known| matches!(known.step, Step::Table(_)))
+        let caller = self.code.resolve(self.memory, record.return_address, false);
+        caller.is_some_and(|resolved| matches!(resolved.step, Step::Table(_)))
     }
 
     /// Validates the frame record at `rbp` of code that is known to have built one, whoever jumped
@@ -215,7 +215,7 @@ impl<M: ReadMemory> Search<'_, '_, M> {
         if record.saved > record.at && self.record(record.saved, record.at + 16, None).is_some() {
             return true;
         }
-        let caller = self.code.known(self.memory, record.return_address, false);
-        caller.is_some_and(|known| known.step == Step::Table(Rule::Root))
+        let caller = self.code.resolve(self.memory, record.return_address, false);
+        caller.is_some_and(|resolved| resolved.step == Step::Table(Rule::Root))
     }
 }

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use crate::pclntab::{ALIGNMENT, BEGINS, Bytes, HEADER, Header, MODULE_TEXT, Table};
 use crate::process::maps::{Backing, Mapping};
 use crate::process::memory::ReadMemory;
-use crate::process::open::open_mapped;
+use crate::process::target_files::open_mapped;
 use crate::unwinder::framehop::unwind_tables::{Context, READ};
 
 /// How to leave the frame of a Go function.

@@ -56,13 +56,15 @@ impl<M: ReadMemory> Walker<'_, '_, M> {
         let at = cursor.sp.wrapping_add(frame.size);
         let Some(pc) = self.stack.word(at) else { return self.failed() };
         let exact = matches!(frame.role, Role::Injected | Role::Callback);
-        let known = self.code.known(self.memory, pc, exact);
-        let go = known
-            .and_then(|known| if let Step::Go(frame) = known.step { Some(frame) } else { None });
+        let resolved = self.code.resolve(self.memory, pc, exact);
+        let go =
+            resolved.and_then(
+                |resolved| if let Step::Go(frame) = resolved.step { Some(frame) } else { None },
+            );
         // `goexit` is on each goroutine's stack as if it had called.
         let called = exact
             || go.is_some_and(|caller| caller.role == Role::Outermost)
-            || known.is_some_and(|known| known.step == Step::Signal)
+            || resolved.is_some_and(|resolved| resolved.step == Step::Signal)
             || self.code.call_before(self.memory, pc).is_some();
         if !called {
             return Next::End(Marker::BadUnwind);
@@ -106,7 +108,7 @@ impl<M: ReadMemory> Walker<'_, '_, M> {
             let Some(pc) = self.stack.word(at) else { break };
             // Its frame must end where the record is.
             if let Some(Step::Go(caller)) =
-                self.code.known(self.memory, pc, false).map(|known| known.step)
+                self.code.resolve(self.memory, pc, false).map(|resolved| resolved.step)
                 && caller.size == below
             {
                 self.stack.take_missing();

@@ -10,7 +10,7 @@ use crate::elf::{
 };
 use crate::process::maps::{Backing, Mapping, Maps};
 use crate::process::memory::ReadMemory;
-use crate::process::open::open_mapped;
+use crate::process::target_files::open_mapped;
 use crate::unwinder::framehop::go::{GoTable, Loaded};
 use crate::unwinder::framehop::unwind_tables::Tables;
 

@@ -49,15 +49,15 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashSet;
 
 use crate::model::vocabulary::frame::{Marker, Ns, RawFrame, RawName};
-use crate::process::files::Files;
-use crate::process::generations::CodeMapping;
+use crate::process::code_generations::CodeMapping;
+use crate::process::mapped_files::Files;
 use crate::process::maps::Maps;
 use crate::process::memory::ReadMemory;
 use crate::unwinder::{Detect, Detected, Generated, Registers, StackBytes, Unwinder, Walk};
 
 use code::{Code, Source};
 use missing_pages::{PageReader, missing_pages};
-use outermost_frames::Outers;
+use outermost_frames::OutermostFrames;
 use stack::{Stack, Trace};
 use unwind_rows::Left;
 use walk::{Crossing, Walker};
@@ -79,7 +79,7 @@ pub struct FramehopUnwinder<M> {
     trace: Option<(Trace, u64)>,
     /// The end of the stack that the last walk ended on.
     ended_in: u64,
-    outers: Outers,
+    outermost_frames: OutermostFrames,
     /// When a stack beyond what was copied may be walked again.
     outer_due: Option<Instant>,
     /// Reads pages of stacks.
@@ -121,7 +121,7 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
             crossing: None,
             trace: None,
             ended_in: 0,
-            outers: Outers::default(),
+            outermost_frames: OutermostFrames::default(),
             outer_due: None,
             pages: PageReader::default(),
         }
@@ -137,7 +137,7 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
     /// to have changed.
     pub fn invalidate(&mut self) {
         self.code.invalidate();
-        self.outers.clear();
+        self.outermost_frames.clear();
         self.outer_due = None;
         self.runtime = Runtime { detect: self.runtime.detect.take(), ..Runtime::default() };
     }
@@ -292,13 +292,14 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
         let first = out.len();
         let maps = &self.code.maps;
         let end = || maps.stack_of(registers.rsp).map(|mapping| mapping.end);
-        let reading = if self.outers.follows(end) { Reading::Traced } else { Reading::Running };
+        let reading =
+            if self.outermost_frames.follows(end) { Reading::Traced } else { Reading::Running };
         let walk = self.walk_unfolded(registers, stack, reading, out);
         let walk = match walk.end {
             Some(Marker::Truncated) => self.beyond_copy(registers, stack, walk, now, first, out),
             end => {
                 if let (None, Some((trace, at))) = (end, self.trace.take()) {
-                    self.outers.walked(at, &out[first..], &trace, now);
+                    self.outermost_frames.walked(at, &out[first..], &trace, now);
                 }
                 walk
             }
@@ -368,8 +369,9 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
             // The walk had switched to another stack, whose outermost frames these are not.
             return walk;
         }
-        let outer = self.outers.of_sample(end, &self.memory, now);
-        if self.outers.wants_walk(end, now) && self.outer_due.is_none_or(|due| now >= due) {
+        let outer = self.outermost_frames.of_sample(end, &self.memory, now);
+        if self.outermost_frames.wants_walk(end, now) && self.outer_due.is_none_or(|due| now >= due)
+        {
             let began = Instant::now();
             let mut frames = Vec::new();
             let whole =
@@ -378,7 +380,7 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
                 && whole
                 && at == end
             {
-                self.outers.walked(end, &frames, &trace, now);
+                self.outermost_frames.walked(end, &frames, &trace, now);
             }
             self.outer_due = Some(now + began.elapsed() * OUTER_SHARE);
             // The state kept from the last walk must be that of the sample.

@@ -51,7 +51,7 @@ struct Part {
 }
 
 /// Outermost frames of one stack.
-struct Known {
+struct RecordedStack {
     parts: Vec<Part>,
     /// Addresses and contents, of one part after the other.
     words: Vec<(u64, u64)>,
@@ -63,12 +63,12 @@ struct Known {
 
 /// The stacks of one process, by the ends of their mappings.
 #[derive(Default)]
-pub struct Outers {
-    stacks: FxHashMap<u64, Known>,
+pub struct OutermostFrames {
+    stacks: FxHashMap<u64, RecordedStack>,
     buffer: Vec<u8>,
 }
 
-impl Outers {
+impl OutermostFrames {
     pub fn clear(&mut self) {
         self.stacks.clear();
     }
@@ -81,9 +81,9 @@ impl Outers {
 
     /// Whether the stack should be walked to its end again.
     pub fn wants_walk(&self, end: u64, now: Instant) -> bool {
-        self.stacks.get(&end).is_none_or(|known| {
-            let since = now.duration_since(known.walked_at);
-            since >= if known.cut { WALK_CUT } else { WALK_AGAIN }
+        self.stacks.get(&end).is_none_or(|recorded| {
+            let since = now.duration_since(recorded.walked_at);
+            since >= if recorded.cut { WALK_CUT } else { WALK_AGAIN }
         })
     }
 
@@ -131,7 +131,8 @@ impl Outers {
             self.stacks.clear();
         }
         let observed_at = before.map_or(now, |before| before.after(now));
-        self.stacks.insert(end, Known { parts, words, observed_at, walked_at: now, cut: false });
+        self.stacks
+            .insert(end, RecordedStack { parts, words, observed_at, walked_at: now, cut: false });
     }
 
     /// Returns the outermost frames, innermost first, that the stack had at the sample; the stack
@@ -142,8 +143,8 @@ impl Outers {
         memory: &M,
         now: Instant,
     ) -> Vec<RawFrame> {
-        let Some(known) = self.stacks.get_mut(&end) else { return Vec::new() };
-        let addresses = known.words.iter().map(|(at, _)| *at);
+        let Some(recorded) = self.stacks.get_mut(&end) else { return Vec::new() };
+        let addresses = recorded.words.iter().map(|(at, _)| *at);
         let low = addresses.clone().min().unwrap_or(end);
         let high = addresses.max().map_or(end, |at| at.saturating_add(8));
         self.buffer.resize((high - low) as usize, 0);
@@ -153,11 +154,11 @@ impl Outers {
             let at = (at - low) as usize;
             Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
         };
-        let more = known.counts(now);
+        let more = recorded.counts(now);
         let mut from = 0;
         let mut same = 0;
-        for part in &mut known.parts {
-            if !known.words[from..part.words_end]
+        for part in &mut recorded.parts {
+            if !recorded.words[from..part.words_end]
                 .iter()
                 .all(|(at, value)| word(*at) == Some(*value))
             {
@@ -167,19 +168,19 @@ impl Outers {
             part.seen = more(part.seen);
             same += 1;
         }
-        known.observed_at = known.after(now);
-        known.cut |= same < known.parts.len();
-        known.parts.truncate(same);
-        known.words.truncate(from);
+        recorded.observed_at = recorded.after(now);
+        recorded.cut |= same < recorded.parts.len();
+        recorded.parts.truncate(same);
+        recorded.words.truncate(from);
         // The innermost of them was called by words that were not compared: it may have been called
         // again.
         let proven =
-            known.parts.iter().take_while(|part| part.seen >= NEEDED).count().saturating_sub(1);
-        known.parts[..proven].iter().rev().map(|part| part.frame).collect()
+            recorded.parts.iter().take_while(|part| part.seen >= NEEDED).count().saturating_sub(1);
+        recorded.parts[..proven].iter().rev().map(|part| part.frame).collect()
     }
 }
 
-impl Known {
+impl RecordedStack {
     /// Returns the new count of observations of an unchanged frame, from its previous count.
     fn counts(&self, now: Instant) -> impl Fn(u32) -> u32 + use<> {
         let since = now.saturating_duration_since(self.observed_at);
@@ -245,7 +246,7 @@ mod tests {
     #[test]
     fn frames_count_once_they_were_the_same_in_observations_before_and_after() {
         let memory = Words(RefCell::new(vec![5, 4, 3, 2, 1, 0]));
-        let (mut outers, begin) = (Outers::default(), Instant::now());
+        let (mut outers, begin) = (OutermostFrames::default(), Instant::now());
         assert!(!outers.follows(|| Some(END)) && outers.wants_walk(END, begin));
         assert_eq!(outers.of_sample(END, &memory, begin), []);
         let (frames, trace) = walk(&memory);
@@ -272,7 +273,7 @@ mod tests {
     #[test]
     fn observations_of_one_tick_are_one() {
         let memory = Words(RefCell::new(vec![2, 1, 0]));
-        let (mut outers, begin) = (Outers::default(), Instant::now());
+        let (mut outers, begin) = (OutermostFrames::default(), Instant::now());
         let (frames, trace) = walk(&memory);
         for _ in 0..2 * NEEDED {
             outers.walked(END, &frames, &trace, begin);
@@ -283,11 +284,12 @@ mod tests {
     #[test]
     fn a_changed_frame_and_those_inside_it_are_dropped() {
         let memory = Words(RefCell::new(vec![5, 4, 3, 2, 1, 0]));
-        let (mut outers, begin) = (Outers::default(), Instant::now());
+        let (mut outers, begin) = (OutermostFrames::default(), Instant::now());
         let (frames, trace) = walk(&memory);
         outers.walked(END, &frames, &trace, begin);
         let proven = [4, 3, 2, 1, 0].map(frame);
-        let at = |outers: &mut Outers, n: u32| outers.of_sample(END, &memory, begin + tick(n));
+        let at =
+            |outers: &mut OutermostFrames, n: u32| outers.of_sample(END, &memory, begin + tick(n));
         (1..NEEDED - 1).for_each(|n| assert_eq!(at(&mut outers, n), []));
         assert_eq!(at(&mut outers, NEEDED - 1), proven);
         memory.0.borrow_mut()[2] = 7;
@@ -314,7 +316,7 @@ mod tests {
     #[test]
     fn no_more_stacks_are_remembered_than_a_bound() {
         let memory = Words(RefCell::new(vec![2, 1, 0]));
-        let (mut outers, begin) = (Outers::default(), Instant::now());
+        let (mut outers, begin) = (OutermostFrames::default(), Instant::now());
         let (frames, trace) = walk(&memory);
         for n in 0..2 * STACKS_MAX as u64 {
             outers.walked(END + 0x1000 * n, &frames, &trace, begin);
@@ -328,7 +330,7 @@ mod tests {
         let begin = Instant::now();
         let (frames, trace) = walk(&memory);
         let proven = |change: &dyn Fn(&mut Trace)| {
-            let mut outers = Outers::default();
+            let mut outers = OutermostFrames::default();
             let mut trace = trace.clone();
             change(&mut trace);
             outers.walked(END, &frames, &trace, begin);
@@ -344,7 +346,7 @@ mod tests {
             "a step with two frames"
         );
         // The stack is unreadable.
-        let mut outers = Outers::default();
+        let mut outers = OutermostFrames::default();
         outers.walked(END, &frames, &trace, begin);
         let nothing = Words(RefCell::new(Vec::new()));
         assert_eq!(

@@ -6,7 +6,7 @@ use gimli::X86_64;
 use crate::model::vocabulary::frame::{Marker, RawFrame};
 use crate::process::memory::ReadMemory;
 use crate::unwinder::framehop::call_sites::{self, CallSite};
-use crate::unwinder::framehop::code::{Code, Known, Step};
+use crate::unwinder::framehop::code::{Code, ResolvedAddress, Step};
 use crate::unwinder::framehop::frame_records::{Record, Search};
 use crate::unwinder::framehop::prologue_stage::{self, Stage};
 use crate::unwinder::framehop::stack::{Missing, RED_ZONE, Stack};
@@ -140,7 +140,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
                     None => {}
                 }
             }
-            let Some(known) = self.code.known(self.memory, cursor.pc, cursor.exact) else {
+            let Some(resolved) = self.code.resolve(self.memory, cursor.pc, cursor.exact) else {
                 if self.code.context.exhausted() {
                     return self.end(Marker::BadUnwind, None);
                 }
@@ -158,32 +158,32 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
             };
             match made {
                 // A compiled library's own names are better.
-                Some(_) if known.step != Step::Unknown => {
+                Some(_) if resolved.step != Step::Unknown => {
                     self.out.pop();
-                    self.out.push(known.frame);
+                    self.out.push(resolved.frame);
                     made = None;
                 }
                 Some(_) => {}
-                None => self.out.push(known.frame),
+                None => self.out.push(resolved.frame),
             }
             if !on_stack {
-                return self.end(Marker::BadUnwind, Some(known));
+                return self.end(Marker::BadUnwind, Some(resolved));
             }
             callee = Some(cursor.address());
             self.stack.take_missing();
             let recovered = self.recovered;
             let next = match made {
                 Some((start, setup)) => self.generated_as_code(cursor, start, setup),
-                None => self.step(cursor, known),
+                None => self.step(cursor, resolved),
             };
             if self.code.context.exhausted() {
                 // Something may not have been read, so no result is proven.
-                return self.end(Marker::BadUnwind, Some(known));
+                return self.end(Marker::BadUnwind, Some(resolved));
             }
             // A record beyond the last frame of the runtime's code belongs to that code.
             let next = match next {
-                Next::Frame(found) if known.step == Step::Unknown => {
-                    match self.resume(Marker::NoUnwindInfo, cursor, known, Some(found.sp)) {
+                Next::Frame(found) if resolved.step == Step::Unknown => {
+                    match self.resume(Marker::NoUnwindInfo, cursor, resolved, Some(found.sp)) {
                         Some(resumed) => {
                             self.recovered = recovered;
                             Next::Frame(resumed)
@@ -195,17 +195,17 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
             };
             match next {
                 Next::Whole => return None,
-                Next::End(marker) => match self.resume(marker, cursor, known, None) {
+                Next::End(marker) => match self.resume(marker, cursor, resolved, None) {
                     Some(next) => cursor = next,
-                    None => return self.end(marker, Some(known)),
+                    None => return self.end(marker, Some(resolved)),
                 },
                 Next::Across(next) => cursor = next,
-                Next::Frame(next) if known.step == Step::Signal => cursor = next,
+                Next::Frame(next) if resolved.step == Step::Signal => cursor = next,
                 // The stack pointer rises with every frame, inside the same mapping.
                 Next::Frame(next) if next.sp > cursor.sp && self.stack.holds(next.sp) => {
                     cursor = next
                 }
-                Next::Frame(_) => return self.end(Marker::BadUnwind, Some(known)),
+                Next::Frame(_) => return self.end(Marker::BadUnwind, Some(resolved)),
             }
         }
     }
@@ -240,7 +240,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         &mut self,
         marker: Marker,
         cursor: Cursor,
-        known: Known,
+        resolved: ResolvedAddress,
         found: Option<u64>,
     ) -> Option<Cursor> {
         if !self.blocked || !matches!(marker, Marker::NoUnwindInfo | Marker::BadUnwind) {
@@ -257,7 +257,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
                     && self.stack.holds(sp)
                     && found.is_none_or(|found| found > at) =>
             {
-                self.end(marker, Some(known));
+                self.end(marker, Some(resolved));
                 self.out.append(&mut frames);
                 self.left.push(Left::Blind);
                 self.gap = Some(marker);
@@ -303,10 +303,10 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         below.is_some_and(|word| word < prologue_stage::MARKS && word.is_multiple_of(2))
     }
 
-    fn end(&mut self, marker: Marker, known: Option<Known>) -> Option<Marker> {
+    fn end(&mut self, marker: Marker, resolved: Option<ResolvedAddress>) -> Option<Marker> {
         let file = match marker {
             Marker::NoUnwindInfo | Marker::BadUnwind => {
-                known.and_then(|known| Known::file(known.frame))
+                resolved.and_then(|resolved| ResolvedAddress::file(resolved.frame))
             }
             _ => None,
         };
@@ -327,10 +327,12 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         true
     }
 
-    fn step(&mut self, cursor: Cursor, known: Known) -> Next {
-        match known.step {
+    fn step(&mut self, cursor: Cursor, resolved: ResolvedAddress) -> Next {
+        match resolved.step {
             Step::Table(Rule::Root) => Next::Whole,
-            Step::Table(Rule::Plain { from_rbp, rbp }) => self.plain(cursor, known, from_rbp, rbp),
+            Step::Table(Rule::Plain { from_rbp, rbp }) => {
+                self.plain(cursor, resolved, from_rbp, rbp)
+            }
             Step::Table(Rule::Described) => self.described(cursor),
             Step::Go(frame) => self.go_code(cursor, frame),
             Step::Signal => self.interrupted(cursor),
@@ -348,7 +350,13 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
     }
 
     /// Takes a step by framehop.
-    fn plain(&mut self, mut cursor: Cursor, known: Known, from_rbp: bool, saved: SavedRbp) -> Next {
+    fn plain(
+        &mut self,
+        mut cursor: Cursor,
+        resolved: ResolvedAddress,
+        from_rbp: bool,
+        saved: SavedRbp,
+    ) -> Next {
         if from_rbp && cursor.rbp.is_none() {
             match self.recover(cursor) {
                 Some(rbp) => cursor.rbp = Some(rbp),
@@ -359,7 +367,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         let stack = &mut self.stack;
         match self
             .code
-            .framehop_step(cursor.pc, cursor.exact, known, &mut registers, |at| stack.word(at))
+            .framehop_step(cursor.pc, cursor.exact, resolved, &mut registers, |at| stack.word(at))
         {
             Ok(Some(pc)) => {
                 let rbp = match saved {

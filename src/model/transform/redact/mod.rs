@@ -24,7 +24,7 @@ use crate::model::projection::waits::{Answer, Object, WaitsFor, read_call};
 use crate::model::projection::{self, Mark, is_monitor_enter, mark, role};
 use crate::model::vocabulary::frame::{Marker, ThreadKind};
 use crate::model::vocabulary::role::Origin;
-use crate::model::vocabulary::thread_names::{UNNAMED, by_rules};
+use crate::model::vocabulary::thread_name_rules::{UNNAMED, by_rules};
 pub use words::Key;
 
 /// Shared objects with the same functions on every system, without their versions.

@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn rules_for_groups_take_nothing_of_a_word_away() {
-        use crate::model::vocabulary::thread_names::by_rules;
+        use crate::model::vocabulary::thread_name_rules::by_rules;
         for text in ["worker", "x", "http nio"] {
             assert_eq!(by_rules(&KEY.words(text), &[]), KEY.words(text));
         }

@@ -7,13 +7,13 @@ use crate::clock::monotonic;
 impl Code {
     /// Drops everything; the mappings are read again before the next walk.
     pub fn invalidate(&mut self) {
-        self.maps = Generations::default();
+        self.maps = CodeGenerations::default();
         self.read_at = None;
         self.images.clear();
         self.retired.clear();
         self.tables_size = 0;
         self.fresh.clear();
-        self.known.clear();
+        self.resolved.clear();
         self.stale.clear();
         self.calls.clear();
         self.flows.clear();
@@ -94,10 +94,10 @@ impl Code {
         }
         self.calls.clear();
         if stale.len() > STALE_MAX {
-            self.known.clear();
+            self.resolved.clear();
         } else {
             // A return address may lie just behind its code.
-            self.known
+            self.resolved
                 .retain(|(pc, _), _| !stale.iter().any(|(start, end)| start <= pc && pc <= end));
         }
     }
@@ -150,7 +150,7 @@ impl Code {
         }
         let removed = std::mem::take(&mut self.fresh_removed);
         if removed {
-            self.known.clear();
+            self.resolved.clear();
         }
         !removed
     }
@@ -190,7 +190,7 @@ impl Code {
             self.retire(start);
         }
         if moved || !replaced.is_empty() {
-            self.known.clear();
+            self.resolved.clear();
         }
         if self.reported {
             self.live = self.maps.read_last().clone();

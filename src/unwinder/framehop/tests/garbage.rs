@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::image::{CODE, Fake, IMAGE, MAPS, SP, STACK, STACK_END};
 use super::{check, elf_of_all};
-use crate::process::files::Files;
+use crate::process::mapped_files::Files;
 use crate::process::maps::{Backing, Maps};
 use crate::process::memory::{Memory, ReadMemory};
 use crate::unwinder::framehop::FramehopUnwinder;

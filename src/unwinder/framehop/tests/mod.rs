@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::model::vocabulary::frame::{FrameCode, Marker, RawFrame};
-use crate::process::files::Files;
+use crate::process::mapped_files::Files;
 use crate::process::maps::Maps;
 use crate::process::memory::ReadMemory;
 use crate::unwinder::framehop::FramehopUnwinder;

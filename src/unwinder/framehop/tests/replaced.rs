@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::clock::monotonic;
-use crate::process::generations::CodeMapping;
+use crate::process::code_generations::CodeMapping;
 use crate::process::maps::Mapping;
 
 /// A report of the code of `name` where [`MAPS`] has that of `/made/up`.

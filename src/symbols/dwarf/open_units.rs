@@ -27,13 +27,13 @@ const PER_UNIT: usize = 1024;
 /// The open units of a file, by number, and the abbreviations they share: with link-time
 /// optimisation all units of a program have the same.
 #[derive(Default)]
-pub struct Open<'a> {
+pub struct OpenUnits<'a> {
     units: HashMap<usize, Option<Rc<Unit<'a>>>>,
     abbreviations: HashMap<usize, Option<Arc<Abbreviations>>>,
     memory: usize,
 }
 
-impl<'a> Open<'a> {
+impl<'a> OpenUnits<'a> {
     /// Returns the result of opening this unit, if it is still cached.
     pub fn known(&self, number: usize) -> Option<&Option<Rc<Unit<'a>>>> {
         self.units.get(&number)
@@ -60,7 +60,7 @@ impl<'a> Open<'a> {
         header: UnitHeader<Reader<'a>>,
     ) -> Option<Unit<'a>> {
         if self.memory > OPEN_CAP {
-            *self = Open::default();
+            *self = OpenUnits::default();
         }
         let abbreviations = self.abbreviations(dwarf, &header)?;
         let mut entries = header.entries_raw(&abbreviations, None).ok()?;

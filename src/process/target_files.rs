@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 
-use crate::process::files::{FileKind, MappedFile};
+use crate::process::mapped_files::{FileKind, MappedFile};
 use crate::process::maps::Maps;
 use crate::process::target;
 

@@ -94,7 +94,7 @@ proptest! {
 
     #[test]
     fn no_address_is_given_to_code_that_was_not_there(steps in steps()) {
-        let mut generations = Generations::default();
+        let mut generations = CodeGenerations::default();
         let mut worlds: Vec<World> = vec![vec![None; PAGES as usize]];
         let mut waiting: Vec<CodeMapping> = Vec::new();
         generations.read(text_of(&worlds[0]), 1, 1, false);
@@ -158,7 +158,7 @@ proptest! {
             }
         };
         let mut world = vec![None; PAGES as usize];
-        let mut generations = Generations::default();
+        let mut generations = CodeGenerations::default();
         apply(&mut world, &before);
         generations.read(text_of(&world), 10, 11, false);
         let was = world.clone();
@@ -176,7 +176,7 @@ proptest! {
 
 #[test]
 fn the_same_file_at_the_same_place_replaces_nothing() {
-    let mut generations = Generations::default();
+    let mut generations = CodeGenerations::default();
     generations.read(Maps::default(), 1, 1, false);
     assert_eq!(generations.report(&reported(5, mapping(0, 4, 1))), []);
     assert_eq!(generations.report(&reported(9, mapping(0, 4, 1))), [], "unloaded and loaded again");
@@ -195,7 +195,7 @@ fn the_same_file_at_the_same_place_replaces_nothing() {
 
 #[test]
 fn another_program_s_code_is_dated_by_reports() {
-    let mut generations = Generations::default();
+    let mut generations = CodeGenerations::default();
     generations.follows_exec();
     let maps = Maps::parse(
         b"0-4000 r-xp 00000000 08:01 1 /lib/1.so\n8000-9000 r-xp 00000000 00:00 0 [vdso]\n",
@@ -210,7 +210,7 @@ fn another_program_s_code_is_dated_by_reports() {
 
 #[test]
 fn after_lost_reports_recent_changes_are_untrusted() {
-    let mut generations = Generations::default();
+    let mut generations = CodeGenerations::default();
     let maps = Maps::parse(
         b"0-4000 r-xp 00000000 08:01 1 /lib/1.so\n8000-9000 r-xp 00000000 08:01 2 /lib/2.so\n",
     );
@@ -224,7 +224,7 @@ fn after_lost_reports_recent_changes_are_untrusted() {
 
 #[test]
 fn a_flood_of_reports_is_bounded_and_names_nothing_until_the_next_reading() {
-    let mut generations = Generations::default();
+    let mut generations = CodeGenerations::default();
     generations.read(Maps::default(), 1, 1, false);
     for n in 0..5 * RANGES_MAX as u64 {
         // Reports that do not touch each other.

@@ -2,8 +2,8 @@
 //! mappings that were read last with those that the kernel reported since.
 //!
 //! A stack is named by the code of the instant at which it was copied. Where the code at an address
-//! is younger, [`Generations::replaced`] says so. Such a stack must not be named by what lies there
-//! now.
+//! is younger, [`CodeGenerations::replaced`] says so. Such a stack must not be named by what lies
+//! there now.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -87,7 +87,7 @@ struct Range {
 
 /// The code of one process.
 #[derive(Debug, Default)]
-pub struct Generations {
+pub struct CodeGenerations {
     read: Maps,
     /// When that read began and ended; 0 before the first read.
     read_at: Ns,
@@ -102,7 +102,7 @@ pub struct Generations {
     floor: Ns,
 }
 
-impl Generations {
+impl CodeGenerations {
     /// Returns the mappings that were read last.
     pub fn read_last(&self) -> &Maps {
         &self.read

@@ -23,7 +23,7 @@ const UNKNOWN_MAX: usize = 100_000;
 
 /// Names of the threads of one process.
 #[derive(Default)]
-pub struct ThreadNames {
+pub struct RuntimeThreadNames {
     leader: u32,
     /// By thread id: the runtime's name, and the kernel's name at the last observation.
     by_tid: FxHashMap<u32, (RawName, Option<RawName>)>,
@@ -40,7 +40,7 @@ pub struct ThreadNames {
     contained: Option<bool>,
 }
 
-impl ThreadNames {
+impl RuntimeThreadNames {
     /// Reads the names once a second, and earlier after an observation of a new or renamed thread.
     pub fn refresh(&mut self, pid: u32, at: Ns, unwinder: &mut dyn Unwinder) {
         let pause = if self.missed { self.pause() } else { SECOND };
@@ -163,7 +163,7 @@ mod tests {
         let (long, daemon) =
             (RawName::of_runtime(1), RawName::of_runtime(2).of_kind(ThreadKind::Daemon));
         let mut runtime = Runtime { threads: vec![(7, long), (8, daemon)], ..Runtime::default() };
-        let mut names = ThreadNames::default();
+        let mut names = RuntimeThreadNames::default();
         let [java, collector, foreign] =
             [&b"java"[..], b"GC Thread#0", b"rocksdb:low0"].map(RawName::new);
         // Ten seconds of ticks.
@@ -185,7 +185,7 @@ mod tests {
         let [one, two] = [1, 2].map(RawName::of_runtime);
         let kernel = RawName::new(b"worker");
         let mut runtime = Runtime { threads: vec![(7, one), (8, two)], ..Runtime::default() };
-        let mut names = ThreadNames::default();
+        let mut names = RuntimeThreadNames::default();
         // Thread ids are those of our own namespace.
         let pid = std::process::id();
         let mut second = 0;
@@ -211,7 +211,7 @@ mod tests {
         let [one, two, three] =
             [b"request 1", b"request 2", b"request 3"].map(|name| RawName::new(name));
         let mut runtime = Runtime { threads: vec![(7, first)], ..Runtime::default() };
-        let mut names = ThreadNames::default();
+        let mut names = RuntimeThreadNames::default();
         names.refresh(PID, 0, &mut runtime);
         assert_eq!(names.of(7, one, 0, &mut runtime), first);
         runtime.threads = vec![(7, second)];
@@ -229,7 +229,7 @@ mod tests {
         let [first, second] = [1, 2].map(RawName::of_runtime);
         let [one, two] = [b"request 1", b"request 2"].map(|name| RawName::new(name));
         let mut runtime = Runtime { threads: vec![(7, first)], ..Runtime::default() };
-        let mut names = ThreadNames::default();
+        let mut names = RuntimeThreadNames::default();
         names.refresh(PID, 0, &mut runtime);
         assert_eq!(names.of(7, one, 0, &mut runtime), first);
         // The thread waits, so it is not observed.
