@@ -87,8 +87,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
 
 /// The vocabulary of a stack, the cleaning of foreign text, the settings, the exit codes, and the
 /// reports of unit tests that cannot run: every module may use them.
-const ANYONE: &[&str] =
-    &["model::vocabulary::frame", "model::vocabulary::text", "config", "exit_code", "skip"];
+const ANYONE: &[&str] = &[
+    "model::vocabulary::frame",
+    "model::vocabulary::role",
+    "model::vocabulary::text",
+    "config",
+    "exit_code",
+    "skip",
+];
 
 /// The pure part may not use these either.
 const PURE: &str = "model";
@@ -106,7 +112,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("flate2", &["formats"]),
     ("framehop", &["unwinder"]),
     ("gimli", &["symbols", "unwinder"]),
-    ("humantime", &["app", "cli", "tui"]),
+    ("humantime", &["app", "cli"]),
     ("inferno", &["formats"]),
     ("jiff", &["formats", "push", "sinks", "tui"]),
     ("libc", &["capture", "clock", "doctor", "process", "runtimes", "session", "sinks", "tui"]),

@@ -142,8 +142,7 @@ fn a_stop_from_outside_and_going_on_gives_the_whole_screen_again() {
     session.stop_and_take_the_terminal(pid);
     session.scribble("\x1b[?1049l\x1b[2J\x1b[Hprompt$ ");
     session.signal(pid, rustix::process::Signal::CONT);
-    let screen =
-        session.wait_for("the view", |s| s.contains("FUNCTION, :line") && s.contains("LIVE"));
+    let screen = session.wait_for("the view", |s| s.contains("WHERE") && s.contains("LIVE"));
     assert!(!screen.contains("prompt$"), "{screen}");
     assert!(session.on_alternate_screen());
     // In the modes of a shell a key would wait for the end of its line.

@@ -28,6 +28,7 @@ use sampletop::app::{AppConfig, AppState, Effect, Input, ProcessRow, Request, Se
 use sampletop::config::Screen;
 use sampletop::model::facts::snapshot::Snapshot;
 use sampletop::model::projection::Projector;
+use sampletop::model::projection::settings::Level;
 use sampletop::model::vocabulary::frame::SECOND;
 use sampletop::tui::theme::Theme;
 
@@ -159,7 +160,9 @@ fn names_that_are_hard_to_draw() {
 #[test]
 fn functions_of_the_kernel_are_told_apart() {
     let live = |width, height| {
-        let mut live = Live::new(width, height, AppConfig::default());
+        let mut config = AppConfig::default();
+        config.settings.level = Level::Chains;
+        let mut live = Live::new(width, height, config);
         live.send(Input::Snapshot(Arc::new(World::system().run(10 * SECOND).snapshot())));
         live
     };
@@ -308,12 +311,12 @@ fn only_what_changed_is_written() {
 /// The remains of a torn arrow key (`Esc [ D`): nothing is changed, nothing is lost.
 #[test]
 fn torn_arrow_keys_do_nothing() {
-    let mut live = Live::shop(80, 24);
+    let mut live = Live::shop(80, 30);
     live.press("Ejj");
     let before = live.screen();
     // The last line says that there is no such key; the next key takes that away.
-    let above = |screen: &str| screen.lines().take(23).map(String::from).collect::<Vec<_>>();
-    for c in "[OABDFH".chars() {
+    let above = |screen: &str| screen.lines().take(29).map(String::from).collect::<Vec<_>>();
+    for c in "[OBDFH".chars() {
         assert_eq!(above(&live.press(&c.to_string()).screen()), above(&before), "{c}");
     }
     assert_eq!(live.press("CC").screen(), before);
@@ -346,7 +349,7 @@ fn several_processes_are_one_tree_or_apart() {
     let mut live = Live::new(80, 24, AppConfig::default());
     live.send(Input::Snapshot(Arc::new(world.run(20 * SECOND).snapshot())));
     assert!(
-        live.screen().contains("3 processes: nginx") && live.screen().contains("thr 3:"),
+        live.screen().contains("3 processes: nginx") && live.screen().contains("threads 3 busy"),
         "{}",
         live.screen()
     );
@@ -398,7 +401,7 @@ fn a_long_reading_holds_up_nothing() {
     // A key that only sorts needs no reading, and moves work as usual.
     assert!(live.press("sm<down>E").requests().is_empty());
     assert!(
-        live.screen().contains("reading history ...") && live.screen().contains("  cpu  "),
+        live.screen().contains("reading history ...") && live.screen().contains("cpu time"),
         "{}",
         live.screen()
     );

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::key::{Key, Mouse};
 use crate::config::Screen;
 use crate::model::facts::snapshot::Snapshot;
-use crate::model::projection::settings::Settings;
+use crate::model::projection::settings::{Level, Settings};
 use crate::model::projection::waits::{Answer, Asked};
 use crate::model::projection::{Projection, Projector};
 
@@ -36,7 +36,7 @@ pub struct AppConfig {
 impl Default for AppConfig {
     fn default() -> AppConfig {
         AppConfig {
-            settings: Settings::default(),
+            settings: Settings { level: Level::Mine, ..Settings::default() },
             interval: Duration::from_millis(10),
             screen: Screen { color: true, ascii: false, mouse: false },
             secure: false,

@@ -1,6 +1,9 @@
 //! The help page: the keys, from the one table, and how to read a row.
 
+use std::time::Duration;
+
 use super::keymap::TABLE;
+use crate::model::facts::snapshot::Snapshot;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Line {
@@ -13,13 +16,17 @@ pub enum Line {
 
 /// The meaning of the screen's columns and words.
 const LEGEND: &[(&str, &str)] = &[
-    ("TOTAL%", "time of this call and everything it calls; 100 % is all that is shown"),
-    ("SELF%", "time in the call itself"),
+    ("BUSY%", "time of this call and everything it calls; 100 % is all time that is shown"),
+    ("SELF%", "time in the call itself; of your functions also what they call elsewhere"),
+    ("CPU%", "the same for CPU time: 100 % is all CPU time that is shown"),
     ("THR", "average number of threads in it; metric cpu counts those on a core, off the others"),
-    ("CPU", "how many cores it used, on average"),
-    ("STATE", "what its threads did most of that time, and how much of it"),
+    ("STATE", "what its threads did most of that time; the share where it is below 90 %"),
     ("~", "too few observations to trust the figure yet"),
-    ("...41", "41 calls above it are folded into this line (o unfolds)"),
+    (
+        "a > b :3 > c",
+        "a calls b, the row's function at line 3, which calls c elsewhere (o: all frames)",
+    ),
+    ("+ 11 rows", "rows with less than 0.5 % each; the line opens"),
     ("run", "on a core"),
     ("rdy", "wants a core"),
     ("lock", "waits for a mutex or a read-write lock"),
@@ -37,7 +44,7 @@ pub fn key_cells(width: u16) -> usize {
 }
 
 /// Returns the whole page, wrapped to the screen's width.
-pub fn lines(version: &str, width: u16) -> Vec<Line> {
+pub fn lines(version: &str, measurement: &[(String, String)], width: u16) -> Vec<Line> {
     let mut lines = vec![
         Line::Heading(format!("sampletop {version}")),
         Line::Text(
@@ -61,10 +68,59 @@ pub fn lines(version: &str, width: u16) -> Vec<Line> {
         }
         entry(binding.keys_text(), binding.doc, &mut lines);
     }
+    if !measurement.is_empty() {
+        lines.push(Line::Empty);
+        lines.push(Line::Heading("This measurement".into()));
+    }
+    for (word, doc) in measurement {
+        entry(word.clone(), doc, &mut lines);
+    }
     lines.push(Line::Empty);
     lines.push(Line::Heading("Words".into()));
     for (word, doc) in LEGEND {
         entry((*word).into(), doc, &mut lines);
+    }
+    lines
+}
+
+/// Returns the quality of the measurement in words: its interval, losses and costs. `certain`:
+/// seconds until rows of 1 % are certain.
+pub fn measurement(
+    snapshot: &Snapshot,
+    interval: Duration,
+    certain: Option<f64>,
+) -> Vec<(String, String)> {
+    let mut lines = Vec::new();
+    let mut line = |word: &str, text: String| lines.push((word.to_owned(), text));
+    if snapshot.session.is_foreign() {
+        line("samples", "of another tool".into());
+        return lines;
+    }
+    let health = &snapshot.health;
+    let losses = &health.losses;
+    let share = |part: u64| match losses.samples {
+        0 => part.to_string(),
+        all => format!("{part} ({:.1} %)", part as f64 / all as f64 * 100.0),
+    };
+    let asked = humantime::format_duration(interval);
+    let got = (health.interval_achieved_ns + 500_000) / 1_000_000;
+    line("interval", format!("{asked}, achieved {got} ms; {} ticks late", losses.late));
+    line("samples", format!("{}; lost {}", losses.samples, losses.dropped));
+    let (truncated, torn) = (share(losses.truncated), share(losses.torn));
+    let early = share(losses.unwind_failed);
+    line("stacks", format!("truncated {truncated}, torn {torn}, ended early {early}"));
+    let (own, all) = (health.self_cpu_percent, health.total_cpu_percent);
+    line("own cost", format!("{own:.1} % of a core; {all:.1} % with names and screen"));
+    let stops = losses.stops;
+    line("stops", format!("{stops}, of these {} in a system call", losses.stops_blocked));
+    if losses.throttled > 0 {
+        line("throttled", format!("by the kernel, {} times", losses.throttled));
+    }
+    if health.folded_facts > 0 {
+        line("folded", format!("{} facts into (other)", health.folded_facts));
+    }
+    if let Some(seconds) = certain.filter(|seconds| *seconds >= 1.0) {
+        line("certainty", format!("rows of 1 % are certain in {seconds:.0} s"));
     }
     lines
 }
@@ -90,7 +146,7 @@ mod tests {
 
     #[test]
     fn every_key_and_every_state_is_there_once() {
-        let lines = lines("1.2.3", 200);
+        let lines = lines("1.2.3", &[], 200);
         let entries: Vec<_> = lines
             .iter()
             .filter_map(|l| if let Line::Entry(word, _) = l { Some(word.clone()) } else { None })
@@ -111,7 +167,7 @@ mod tests {
     #[test]
     fn narrow_screens_wrap() {
         assert_eq!(wrap("one two three", 7), ["one two", "three"]);
-        for line in lines("1.2.3", 40) {
+        for line in lines("1.2.3", &[], 40) {
             if let Line::Entry(_, doc) = line {
                 assert!(doc.len() <= 22 || !doc.contains(' '), "{doc}");
             }

@@ -149,43 +149,43 @@ pub const TABLE: &[Binding] = &[
     bind(&[Key::Left, Char('-')], Action::Collapse, TREE, MOVE, "collapse the row; on a leaf or a closed row: go to its parent"),
     bind(&[Char('E')], Action::ExpandHottest, TREE, MOVE, "expand the hottest path below the row"),
     bind(&[Char('C')], Action::CollapseAll, TREE, MOVE, "collapse all; again: as it was before"),
-    bind(&[Char('/')], Action::Search, VIEWS, MOVE, "search names (regular expression; small letters match both)").hint(7, "search"),
+    bind(&[Char('/')], Action::Search, VIEWS, MOVE, "search names (regular expression; small letters match both)").hint(10, "search"),
     bind(&[Char('n')], Action::NextMatch, VIEWS, MOVE, "next match"),
     bind(&[Char('N')], Action::PreviousMatch, VIEWS, MOVE, "previous match"),
     bind(&[Char('1')], Action::TreeView, VIEWS, SHOW, "call tree of each thread group"),
     bind(&[Char('2')], Action::MethodsView, VIEWS, SHOW, "methods: one row per function, all its callers summed"),
-    bind(&[Key::Tab], Action::NextView, VIEWS, SHOW, "next view").hint(9, "view"),
-    bind(&[Char('m')], Action::NextMetric, VIEWS, SHOW, "metric: wall, cpu, off (wall without cpu)").hint(2, "metric"),
-    bind(&[Char('P')], Action::CpuBySelf, VIEWS, SHOW, "metric cpu, sorted by self time, as in top").hint(3, "cpu"),
+    bind(&[Key::Tab], Action::NextView, VIEWS, SHOW, "next view").hint(12, "view"),
+    bind(&[Char('m')], Action::NextMetric, VIEWS, SHOW, "metric: wall, cpu, off (wall without cpu)").hint(4, "metric"),
+    bind(&[Char('P')], Action::CpuBySelf, VIEWS, SHOW, "metric cpu, sorted by self time, as in top").hint(7, "cpu"),
     bind(&[Char('s')], Action::SortSelfTotal, VIEWS, SHOW, "sort by self time or by total time"),
     bind(&[Char('<')], Action::SortLeft, VIEWS, SHOW, "sort by the column to the left"),
     bind(&[Char('>')], Action::SortRight, VIEWS, SHOW, "sort by the column to the right"),
     bind(&[Char('R')], Action::SortReverse, VIEWS, SHOW, "reverse the order"),
-    bind(&[Char('t')], Action::NextGrouping, VIEWS, SHOW, "group threads by: rules, name, thread, process, none").hint(6, "group"),
+    bind(&[Char('t')], Action::NextGrouping, VIEWS, SHOW, "group threads by: rules, name, thread, process, none").hint(9, "group"),
     bind(&[Char('b')], Action::NextRollUp, VIEWS, SHOW, "one row per function, line, class, package or module"),
-    bind(&[Char('f')], Action::Filters, VIEWS, SHOW, "filters: interesting, focus, ignore, hide, no kernel, threads, daemons, minimum percent").hint(8, "filter"),
-    bind(&[Char('i')], Action::ShowIdle, VIEWS, SHOW, "show or hide time spent waiting for work").hint(4, "idle"),
+    bind(&[Char('f')], Action::Filters, VIEWS, SHOW, "filters: interesting, focus, ignore, hide, no kernel, threads, daemons, minimum percent").hint(11, "filter"),
+    bind(&[Char('i')], Action::ShowIdle, VIEWS, SHOW, "show or hide time spent waiting for work").hint(6, "idle"),
     bind(&[Char('I')], Action::IdleHere, VIEWS, SHOW, "waiting in this row's function is idle; again: it is not"),
     bind(&[Char('c')], Action::ShortNames, VIEWS, SHOW, "short or full names"),
-    bind(&[Char('o')], Action::NextLevel, VIEWS, SHOW, "rows: your functions; all functions, chains of calls on one line; each on its own line"),
+    bind(&[Char('o')], Action::NextLevel, VIEWS, SHOW, "rows: your functions; all functions, chains of calls on one line; each on its own line").hint(5, "code"),
     bind(&[Char('A')], Action::Mine, VIEWS, SHOW, "this row's function is your code, or is not; again: as it was judged"),
-    bind(&[Char(' ')], Action::Freeze, VIEWS, TIME, "freeze the screen, or go on; sampling goes on meanwhile").hint(1, "freeze"),
+    bind(&[Char(' ')], Action::Freeze, VIEWS, TIME, "freeze the screen, or go on; sampling goes on meanwhile").hint(3, "freeze"),
     bind(&[Char('r')], Action::RollingCumulative, VIEWS, TIME, "the last seconds (rolling), or everything since the start (cumulative)"),
-    bind(&[Char('w')], Action::Window, VIEWS, TIME, "how much is shown: 30s, 5m, ... or all").hint(5, "range"),
+    bind(&[Char('w')], Action::Window, VIEWS, TIME, "how much is shown: 30s, 5m, ... or all").hint(8, "range"),
     bind(&[Char('0')], Action::CountFromNow, VIEWS, TIME, "cumulative counts from now; again: as before (deletes nothing)"),
     bind(&[Char('d')], Action::Interval, VIEWS, TIME, "sampling interval, 1ms to 10s"),
     bind(&[Char('X')], Action::StopSampling, VIEWS, TIME, "stop sampling (asks), or go on; the gap is marked"),
     bind(&[Char('p')], Action::UsePtrace, VIEWS, TIME, "where offered: also sample running threads by stopping each for microseconds (asks)"),
     bind(&[Key::Enter], Action::Pick, PICKER, PROGRAM, "watch the process").hint(1, "watch"),
     bind(&[Key::F(5)], Action::Refresh, PICKER, PROGRAM, "read the list of processes again, heaviest first").hint(2, "refresh"),
-    bind(&[Char('x')], Action::Export, VIEWS, PROGRAM, "save a report and all history: sampletop-HOST-PID-UTC.txt, .sampletop").hint(10, "save"),
+    bind(&[Char('x')], Action::Export, VIEWS, PROGRAM, "save a report and all history: sampletop-HOST-PID-UTC.txt, .sampletop").hint(2, "save"),
     bind(&[Char('y')], Action::CopyStack, VIEWS, PROGRAM, "copy the row's stack to the clipboard of your terminal (OSC 52)"),
     bind(&[Char('?'), Char('h'), Key::F(1)], Action::Help, LISTS, PROGRAM, "this help, or back").hint(0, "help"),
     bind(&[Ctrl('l')], Action::Redraw, LISTS, PROGRAM, "draw the screen again"),
     bind(&[Ctrl('z')], Action::Suspend, LISTS, PROGRAM, "suspend sampletop (fg continues)"),
     bind(&[Key::Esc], Action::Escape, LISTS, PROGRAM, "leave a prompt, a dialog, help or a search; never quits, never changes filters"),
-    bind(&[Char('q')], Action::Quit, NOT_PICKER, PROGRAM, "quit (in help: back)").hint(11, "quit"),
-    bind(&[Ctrl('c')], Action::Interrupt, LISTS, PROGRAM, "leave a prompt, else quit").hint(12, "quit"),
+    bind(&[Char('q')], Action::Quit, NOT_PICKER, PROGRAM, "quit (in help: back)").hint(1, "quit"),
+    bind(&[Ctrl('c')], Action::Interrupt, LISTS, PROGRAM, "leave a prompt, else quit").hint(13, "quit"),
 ];
 
 /// Returns the action of `key` at `place`.
@@ -260,10 +260,10 @@ mod tests {
         for place in Place::ALL {
             for c in "[OABCDFH".chars() {
                 let action = action(Char(c), place);
-                // CollapseAll changes only the view: pressed again it restores what was open
+                // CollapseAll and Mine change only the view: pressed again they restore it
                 // (tests/screens.rs).
                 assert!(
-                    matches!(action, None | Some(Action::CollapseAll)),
+                    matches!(action, None | Some(Action::CollapseAll | Action::Mine)),
                     "{c} does {action:?} in {place:?}"
                 );
             }

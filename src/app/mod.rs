@@ -7,7 +7,8 @@
 //! view       what is displayed: snapshot, settings, projection, rows, selection
 //! row_path, rows, list  expansion and selection by path; rows of the tree; scrolling
 //! prompt, filters, picker, help   drawn over the view
-//! explain, activity, short_names  the line about the selected row; the history line; short names
+//! explain, activity, insight, title  the line about the selected row; those of the header
+//! label, short_names  names of rows
 //! ```
 
 pub mod activity;
@@ -15,6 +16,7 @@ pub mod event;
 pub mod explain;
 pub mod filters;
 pub mod help;
+pub mod insight;
 pub mod key;
 pub mod keymap;
 pub mod label;
@@ -27,6 +29,7 @@ pub mod row_path;
 pub mod rows;
 mod search;
 pub mod short_names;
+pub mod title;
 pub mod view;
 
 mod actions;
@@ -45,6 +48,7 @@ use prompt::{Ask, Prompt};
 use view::View;
 
 use crate::model::facts::snapshot::Snapshot;
+use crate::model::projection::seconds_for_one_percent;
 use crate::model::projection::settings::Range;
 use crate::model::projection::waits::Asked;
 use crate::model::vocabulary::frame::Ns;
@@ -145,7 +149,9 @@ impl AppState {
         if self.frozen || self.picker.is_some() || self.config.saved {
             return None;
         }
-        let asked = explain::asked(&self.view);
+        let mut asked = explain::asked(&self.view);
+        let of_insight = insight::asked(self).filter(|wait| !asked.contains(wait));
+        asked.extend(of_insight);
         if asked.is_empty() || !newer && asked == self.waits {
             return None;
         }
@@ -231,7 +237,13 @@ impl AppState {
     }
 
     pub fn help_lines(&self) -> Vec<help::Line> {
-        help::lines(&self.config.version, self.width)
+        let measurement = self.view.snapshot.as_ref().map(|snapshot| {
+            let projection = &self.view.projection;
+            let metric = self.view.settings.metric;
+            let certain = seconds_for_one_percent(&projection.total, metric, projection.elapsed());
+            help::measurement(snapshot, self.interval, certain)
+        });
+        help::lines(&self.config.version, &measurement.unwrap_or_default(), self.width)
     }
 
     fn take(&mut self, snapshot: Arc<Snapshot>) {

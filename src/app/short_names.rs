@@ -21,7 +21,7 @@ pub fn short(location: &Location, by: RollUp) -> Cow<'_, str> {
         (FrameKind::Native, RollUp::Class) => {
             Cow::Borrowed(name.rsplit("::").next().unwrap_or(name))
         }
-        (FrameKind::Native | FrameKind::Jit, _) => short_native(name),
+        (FrameKind::Native | FrameKind::Jit, _) => short_native(without_prefix(location)),
     }
 }
 
@@ -43,6 +43,21 @@ fn initials(name: &str, whole: usize) -> Cow<'_, str> {
 /// Returns the last two parts between separators.
 fn last_parts(name: &str, separator: char) -> &str {
     name.rmatch_indices(separator).nth(1).map_or(name, |(at, _)| &name[at + separator.len_utf8()..])
+}
+
+/// Strips the C library's internal prefixes: `__libc_recv` -> `recv`, `___pthread_cond_wait` ->
+/// `pthread_cond_wait`.
+fn without_prefix(location: &Location) -> &str {
+    let name = &*location.function;
+    let of_libc = ["libc.so", "libc-", "libpthread"];
+    if !of_libc.iter().any(|module| location.module.starts_with(module)) {
+        return name;
+    }
+    let mut plain = name.trim_start_matches('_');
+    for prefix in ["GI_", "libc_", "new_"] {
+        plain = plain.strip_prefix(prefix).unwrap_or(plain).trim_start_matches('_');
+    }
+    if plain.is_empty() { name } else { plain }
 }
 
 fn short_native(name: &str) -> Cow<'_, str> {
@@ -169,6 +184,24 @@ mod tests {
             ("<impl core::fmt::Display for app::Row>::fmt", "Row::fmt"),
         ] {
             assert_eq!(native(long), expected, "{long}");
+        }
+    }
+
+    #[test]
+    fn the_c_librarys_own_prefixes_say_nothing() {
+        let of = |name: &str, module: &str| {
+            let named = Location::named(name, FrameKind::Native);
+            short(&Location { module: module.into(), ..named }, RollUp::Function).into_owned()
+        };
+        for (long, expected) in [
+            ("__libc_recv", "recv"),
+            ("___pthread_cond_wait", "pthread_cond_wait"),
+            ("__GI___clock_nanosleep", "clock_nanosleep"),
+            ("recv", "recv"),
+            ("__", "__"),
+        ] {
+            assert_eq!(of(long, "libc.so.6"), expected);
+            assert_eq!(of(long, "shop"), long, "a program's own names are kept");
         }
     }
 

@@ -30,8 +30,7 @@ that a thread begins just then may fail with EINTR (1 of 2,542 stops).";
 
 /// The `--format` values of subcommands that write a profile.
 const FORMATS: &str = "\
-FORMAT is text, json, html, svg, speedscope, firefox, pprof, folded, classic
-or sampletop.";
+FORMAT: text json html svg speedscope firefox pprof folded classic sampletop";
 const RECORD_EXAMPLE: &str = "Example: sampletop record -p 4321 -d 30s -o profile.html";
 #[cfg(feature = "push")]
 const REPORT_EXAMPLE: &str = "\

@@ -396,7 +396,11 @@ fn names_are_replaced_under_a_key() {
         "--group frame:x",
     ] {
         let message = refused(&PIPE, &format!("record -p 1 --redact {option}"));
-        assert!(message.contains("--redact") && message.contains(&option[..6]), "{message}");
+        assert!(
+            message.contains("--redact")
+                && message.contains(option.split(' ').next().expect("a word")),
+            "{message}"
+        );
     }
     for line in [
         "open a",
@@ -569,7 +573,7 @@ fn the_definitions_are_sound_and_the_help_fits() {
         assert!(!all.contains(absent), "{absent} does not exist yet");
     }
     assert!(
-        help("record --help").lines().count() < 40
+        help("record --help").lines().count() <= 40
             && help("record -h").contains("Example: sampletop record")
     );
     assert_eq!(help("help record"), help("record --help"));

@@ -6,16 +6,17 @@ use ratatui::style::Style;
 use super::text::{Pen, average, count, milliseconds, percent};
 use super::theme::Theme;
 use crate::app::AppState;
-use crate::model::projection::settings::SortColumn;
+use crate::model::projection::settings::{Metric, RollUp, Settings, SortColumn};
 use crate::model::projection::{Totals, confidence};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Column {
     Total,
     SelfTime,
+    /// CPU time beside wall time, and the other way round.
+    Beside,
     Bar,
     Threads,
-    Cpu,
     State,
     Milliseconds,
     Hits,
@@ -28,16 +29,16 @@ use Column::*;
 
 /// All columns, from left to right.
 const ORDER: [Column; 10] =
-    [Total, SelfTime, Bar, Threads, Cpu, State, Milliseconds, Hits, Name, Module];
+    [Total, SelfTime, Beside, Bar, Threads, State, Milliseconds, Hits, Name, Module];
 
 /// The order in which columns are added, each with the minimum cells that the name must keep.
 const PRIORITY: [(Column, usize); 9] = [
     (Total, 12),
     (SelfTime, 30),
     (State, 30),
-    (Threads, 30),
-    (Cpu, 30),
-    (Bar, 40),
+    (Beside, 30),
+    (Threads, 44),
+    (Bar, 44),
     (Milliseconds, 40),
     (Hits, 40),
     (Module, 44),
@@ -48,9 +49,9 @@ impl Column {
     fn width(self) -> usize {
         match self {
             Total => 8,
-            SelfTime => 6,
+            SelfTime | Beside => 7,
             Bar => 11,
-            Threads | Cpu => 5,
+            Threads => 5,
             State => 11,
             Milliseconds => 9,
             Hits => 7,
@@ -59,18 +60,21 @@ impl Column {
         }
     }
 
-    fn title(self) -> &'static str {
-        match self {
-            Total => "TOTAL%",
-            SelfTime => "SELF%",
-            Bar => "SHARE",
-            Threads => "THR",
-            Cpu => "CPU",
-            State => "STATE",
-            Milliseconds => "TOTAL ms",
-            Hits => "HITS",
-            Name => "",
-            Module => "MODULE",
+    fn title(self, settings: &Settings) -> &'static str {
+        match (self, settings.metric) {
+            // Idle time is no busy time.
+            (Total, Metric::Wall) | (Beside, Metric::Cpu) if settings.idle => "WALL%",
+            (Total, Metric::Wall) | (Beside, Metric::Cpu) => "BUSY%",
+            (Total, Metric::Cpu) | (Beside, Metric::Wall | Metric::Off) => "CPU%",
+            (Total, Metric::Off) => "OFF%",
+            (SelfTime, _) => "SELF%",
+            (Bar, _) => "SHARE",
+            (Threads, _) => "THR",
+            (State, _) => "STATE",
+            (Milliseconds, _) => "TOTAL ms",
+            (Hits, _) => "HITS",
+            (Name, _) => "",
+            (Module, _) => "MODULE",
         }
     }
 
@@ -79,7 +83,7 @@ impl Column {
             Total => Some(SortColumn::Total),
             SelfTime => Some(SortColumn::SelfTime),
             Threads => Some(SortColumn::Threads),
-            Cpu => Some(SortColumn::Cpu),
+            Beside => Some(SortColumn::Cpu),
             State => Some(SortColumn::State),
             Name => Some(SortColumn::Name),
             Bar | Milliseconds | Hits | Module => None,
@@ -118,8 +122,8 @@ impl Columns {
             let sorted = column.sorted_by() == Some(settings.sort);
             let style = if sorted { theme.bold() } else { theme.title() };
             let title = match column {
-                Name => settings.roll_up.heading(),
-                column => column.title(),
+                Name => heading(settings.roll_up),
+                column => column.title(&app.view.shown),
             };
             let title = if sorted { format!("{arrow}{title}") } else { title.to_string() };
             match column {
@@ -129,8 +133,7 @@ impl Columns {
                 Name => {
                     // The marks of open and closed rows stand left of the names.
                     let margin = if sorted { "" } else { "  " };
-                    let line = if settings.roll_up.joins() { "" } else { ", :line" };
-                    let title = format!("{margin}{title}{line}");
+                    let title = format!("{margin}{title}");
                     pen.space(1).put_left(&title, self.name, style)
                 }
                 _ => pen.put_right(&title, column.width(), style),
@@ -174,7 +177,7 @@ impl Figures {
                     .put(if unresolved { "~" } else { " " }, number);
             }
             SelfTime => {
-                pen.put_right(&percent(own), 6, faint(own, 0.0005));
+                pen.put_right(&percent(own), 7, faint(own, 0.0005));
             }
             Bar => {
                 let cells = |share: f64| (share.clamp(0.0, 1.0) * 10.0).round() as usize;
@@ -187,9 +190,9 @@ impl Figures {
                 let threads = self.total.threads(metric, elapsed);
                 pen.put_right(&average(threads), 5, faint(threads, 0.05));
             }
-            Cpu => {
-                let cores = self.total.cores(elapsed);
-                pen.put_right(&average(cores), 5, faint(cores, 0.05));
+            Beside => {
+                let share = self.total.share(beside(metric), shown);
+                pen.put_right(&percent(share), 7, faint(share, 0.0005));
             }
             State => self.write_state(pen, app, theme, unresolved),
             Milliseconds => {
@@ -202,8 +205,8 @@ impl Figures {
         }
     }
 
-    /// Writes ` run    99%`. Omits the figure where one state fills the row, or where too few hits
-    /// make it unreliable.
+    /// Writes ` rdy 84%`. Omits the figure where one state is most of the row, or where too few
+    /// hits make it unreliable.
     fn write_state(&self, pen: &mut Pen<'_>, app: &AppState, theme: &Theme, unresolved: bool) {
         pen.space(1);
         let Some((state, part)) = self.total.main_state(app.view.settings.metric) else {
@@ -213,8 +216,23 @@ impl Figures {
         let style: Style = theme.state(state);
         let part = (part * 100.0).round();
         let figure =
-            if unresolved || part >= 100.0 { String::new() } else { format!("{part:.0}%") };
-        pen.put_left(state.word(), 7, style).put_right(&figure, 3, style);
+            if unresolved || part >= 90.0 { String::new() } else { format!(" {part:.0}%") };
+        pen.put_left(&format!("{}{figure}", state.word()), 10, style);
+    }
+}
+
+fn heading(roll_up: RollUp) -> &'static str {
+    match roll_up {
+        RollUp::Function | RollUp::Line => "WHERE",
+        other => other.heading(),
+    }
+}
+
+/// Returns the metric of the column beside that of `metric`.
+fn beside(metric: Metric) -> Metric {
+    match metric {
+        Metric::Wall | Metric::Off => Metric::Cpu,
+        Metric::Cpu => Metric::Wall,
     }
 }
 
@@ -233,7 +251,7 @@ mod tests {
             }
         }
         assert_eq!(Columns::new(40).shown, [Total, Name]);
-        assert_eq!(Columns::new(80).shown, [Total, SelfTime, Threads, Cpu, State, Name]);
+        assert_eq!(Columns::new(80).shown, [Total, SelfTime, Beside, State, Name]);
         assert!(Columns::new(100).shown.contains(&Bar));
         assert!(Columns::new(160).shown.contains(&Module));
     }

@@ -1,18 +1,17 @@
-//! The first lines: the target and the backend, its threads now, the history, and the quality of
-//! the measurement.
+//! The first lines: the target and what is shown of it, its threads now, the history, and one
+//! sentence about this moment.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::style::Style;
 
 use super::history;
-use super::text::{Pen, average, cut_end, percent, short_span, width};
+use super::text::{Pen, cut_end, short_span, width};
 use super::theme::Theme;
-use crate::app::AppState;
 use crate::app::layout::Layout;
+use crate::app::{AppState, Severity, insight, title};
 use crate::model::facts::snapshot::{Snapshot, Target};
-use crate::model::projection::seconds_for_one_percent;
-use crate::model::projection::settings::{Metric, Range};
+use crate::model::projection::settings::Range;
+use crate::model::vocabulary::frame::SECOND;
 use crate::model::vocabulary::state::State;
 
 /// Draws as many of the four lines as fit; the history is dropped first.
@@ -31,8 +30,8 @@ pub fn draw(buffer: &mut Buffer, area: Rect, layout: &Layout, app: &AppState, th
         0 => &[],
         1 => &[Line::Target],
         2 => &[Line::Target, Line::Threads],
-        3 => &[Line::Target, Line::Threads, Line::Measurement],
-        _ => &[Line::Target, Line::Threads, Line::History, Line::Measurement],
+        3 => &[Line::Target, Line::Threads, Line::Insight],
+        _ => &[Line::Target, Line::Threads, Line::History, Line::Insight],
     };
     for (y, line) in lines.iter().enumerate() {
         let mut pen = Pen::new(buffer, area, y as u16);
@@ -41,7 +40,7 @@ pub fn draw(buffer: &mut Buffer, area: Rect, layout: &Layout, app: &AppState, th
             Line::Target => target(&mut pen, snapshot, app, theme),
             Line::Threads => threads(&mut pen, snapshot, app, theme),
             Line::History => history::draw(&mut pen, app, theme),
-            Line::Measurement => measurement(&mut pen, snapshot, app, theme),
+            Line::Insight => sentence(&mut pen, app, theme),
         }
     }
 }
@@ -53,7 +52,7 @@ enum Line {
     Target,
     Threads,
     History,
-    Measurement,
+    Insight,
 }
 
 /// Returns LIVE, SAVED, FROZEN, WAITING (for a process to appear), STOPPED or EXITED.
@@ -78,7 +77,7 @@ fn target(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme)
     let settings = &app.view.shown;
     let (from, till) = (app.view.projection.from, app.view.projection.till);
     let range = match settings.range {
-        Range::Rolling(window) => short_span(window),
+        Range::Rolling(window) => format!("last {}", span_words(window)),
         Range::Cumulative { since: None } => {
             format!("all {}", short_span(till.saturating_sub(from)))
         }
@@ -87,66 +86,78 @@ fn target(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme)
         }
     };
     let clock = |at| theme.clock(&snapshot.session, at);
-    let metric = settings.metric.word();
+    let level = settings.level.word();
+    let time = insight::time_word(settings.metric);
+    let idle = if settings.idle { "idle shown" } else { "idle hidden" };
     let backend = &snapshot.capture;
     // The longest variant that leaves the target a third of the line.
     let variants = [
-        format!("  {metric}  {}-{} ({range})  {backend} ", clock(from), clock(till)),
-        format!("  {metric}  {range}  {backend} "),
-        format!("  {metric} {range} "),
-        format!(" {metric} "),
+        format!("  {level}, {time}, {idle}  {range}  {}-{}  {backend} ", clock(from), clock(till)),
+        format!("  {level}, {time}, {idle}  {range}  {backend} "),
+        format!("  {level}, {time}  {range}  {backend} "),
+        format!("  {level}, {time}  {range} "),
+        format!("  {time} {range} "),
+        format!(" {} ", settings.metric.word()),
         String::new(),
     ];
     let room = pen.room();
-    let fits = |v: &&String| (width(v) + word.len()) * 3 <= room * 2 || v.is_empty();
+    let fits = |v: &&String| (width(v) + word.len()) * 10 <= room * 7 || v.is_empty();
     let rest = variants.iter().find(fits).map_or("", String::as_str);
     let right = width(rest) + word.len();
 
-    let left = title(snapshot);
-    let host = match &*snapshot.session.host {
-        "" => String::new(),
-        host => format!("@{host}"),
-    };
     let room = room.saturating_sub(right + 1);
-    let commands =
-        cut_end(&left, room.saturating_sub(width(&host) + 2).max(room / 2), theme.glyphs.cut);
-    let used = width(&commands) + 2;
-    pen.put(&commands, theme.bold()).space(2);
-    let host_room = room.saturating_sub(used);
-    pen.put_left(&cut_end(&host, host_room, theme.glyphs.cut), host_room, theme.dim());
+    let (name, more) = title(snapshot);
+    let name = cut_end(&name, room, theme.glyphs.cut);
+    let left = room.saturating_sub(width(&name));
+    pen.put(&name, theme.bold());
+    pen.put_left(&cut_end(&more, left, theme.glyphs.cut), left, theme.dim());
     pen.space(pen.room().saturating_sub(right));
     pen.put(word, if word == "LIVE" { theme.live() } else { theme.not_live() });
     pen.put(rest, theme.plain());
 }
 
-/// Returns `4321 java -jar shop.jar`, or `3 processes: nginx`.
-fn title(snapshot: &Snapshot) -> String {
-    let named = |target: &Target| format!("{} {}", target.pid, without_directory(&target.command));
+/// `30 s`, `5 min`, `1m30s`.
+fn span_words(ns: u64) -> String {
+    let seconds = ns / SECOND;
+    match (seconds, ns % SECOND) {
+        (1..60, 0) => format!("{seconds} s"),
+        (60.., 0) if seconds % 60 == 0 && seconds < 3600 => format!("{} min", seconds / 60),
+        _ => short_span(ns),
+    }
+}
+
+/// Returns what is watched, and more about it: `("shop.jar", "  java 4321 @node7")`, `("3
+/// processes: nginx", " @node7")`.
+fn title(snapshot: &Snapshot) -> (String, String) {
+    let host = match &*snapshot.session.host {
+        "" => String::new(),
+        host => format!(" @{host}"),
+    };
+    let named = |target: &Target| format!("{} {}", target.pid, title::title(target).0);
     let wanted = &snapshot.session.wanted.title;
     let living: Vec<&Target> = snapshot.living().collect();
     let what = match &snapshot.targets[..] {
-        [only] if wanted.is_empty() => return named(only),
-        [] if snapshot.session.is_foreign() => return wanted.to_string(),
+        [only] if wanted.is_empty() => {
+            let (name, runtime) = title::title(only);
+            let runtime = runtime.map(|runtime| format!("{runtime} ")).unwrap_or_default();
+            return (name.to_owned(), format!("  {runtime}{}{host}", only.pid));
+        }
+        [] if snapshot.session.is_foreign() => return (wanted.to_string(), host),
         _ if !wanted.is_empty() => wanted.to_string(),
         all => {
             let shown = if living.is_empty() { all.iter().collect() } else { living.clone() };
             shown.into_iter().take(TITLE_NAMES).map(named).collect::<Vec<_>>().join(", ")
         }
     };
-    match living.len() {
+    let name = match living.len() {
         0 => format!("no process: {what}"),
         1 => format!("1 process: {what}"),
         n => format!("{n} processes: {what}"),
-    }
+    };
+    (name, host)
 }
 
-/// Strips the program's directory, the least important part of this line: `/usr/bin/java -jar
-/// shop.jar` -> `java -jar shop.jar`.
-fn without_directory(command: &str) -> &str {
-    let program = command.split(' ').next().unwrap_or(command);
-    &command[program.rfind('/').map_or(0, |slash| slash + 1)..]
-}
-
+/// Cores in use, and what the threads do now.
 fn threads(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme) {
     let projection = &app.view.projection;
     let mut all = projection.total;
@@ -158,112 +169,29 @@ fn threads(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme
         return;
     }
     pen.put(&format!(" of {}", (cores * 10.0).round() / 10.0), theme.dim());
-    let states = snapshot.threads_by_state();
-    pen.put("  thr ", theme.dim())
-        .put(&states.iter().sum::<u32>().to_string(), theme.bold())
-        .put(":", theme.dim());
-    for state in State::ALL {
-        let n = states[state as usize];
-        let rare = matches!(state, State::Sleep | State::Disk | State::Stopped);
-        if n > 0 || !rare {
-            let style = if n > 0 { theme.state(state) } else { theme.dim() };
-            pen.space(1).put(&format!("{} {n}", state.word()), style);
-        }
+    let now = &projection.now;
+    let busy = now.busy_count();
+    let mut states: Vec<(u32, State)> = State::ALL
+        .into_iter()
+        .map(|state| (now.busy[state as usize], state))
+        .filter(|(count, _)| *count > 0)
+        .collect();
+    states.sort_by_key(|(count, state)| (std::cmp::Reverse(*count), *state as u8));
+    pen.put("   threads ", theme.dim())
+        .put(&format!("{busy} busy"), if busy > 0 { theme.bold() } else { theme.dim() });
+    let mut before = ": ";
+    for (count, state) in states {
+        pen.put(before, theme.dim()).put(&format!("{count} {}", state.word()), theme.state(state));
+        before = ", ";
     }
+    let hint = if app.view.shown.idle { " (i hides)" } else { " (i)" };
+    pen.put(&format!("; {} idle", now.idle), theme.dim()).put(hint, theme.dim());
 }
 
-fn measurement(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme) {
-    let health = &snapshot.health;
-    let losses = &health.losses;
-    let got = (health.interval_achieved_ns + 500_000) / 1_000_000;
-    let asked = humantime::format_duration(app.interval);
-    let odd =
-        |n: u64| if n > 0 { theme.severity(crate::app::Severity::Warning) } else { theme.dim() };
-    let foreign = snapshot.session.is_foreign();
-    if foreign {
-        pen.put("samples of another tool", theme.dim());
-    } else {
-        let slow = u64::from(health.interval_achieved_ns > 2 * app.interval.as_nanos() as u64);
-        pen.put(&format!("{asked}({got})"), odd(slow));
-    }
-
-    let right = hidden_text(app);
-    let lost = losses.dropped;
-    let mut facts: Vec<(String, Style)> = if foreign {
-        Vec::new()
-    } else {
-        vec![
-            (format!("lost {lost}"), odd(lost)),
-            (format!("trunc {}%", percent(ratio(losses.truncated, losses.samples))), theme.dim()),
-            (format!("own {:.1}%", health.self_cpu_percent), theme.dim()),
-            (format!("stops {}", losses.stops), odd(losses.stops)),
-        ]
-    };
-    for (n, word) in [
-        (losses.stops_blocked, "of these blocked"),
-        (losses.torn, "torn"),
-        (losses.unwind_failed, "unwind failed"),
-        (losses.throttled, "throttled"),
-        (losses.late, "late"),
-        (health.folded_facts, "folded"),
-    ] {
-        if n > 0 {
-            facts.push((format!("{word} {n}"), odd(n)));
-        }
-    }
-    let beside = health.total_cpu_percent - health.self_cpu_percent;
-    if beside >= 0.1 {
-        facts.push((format!("symbols, screen {beside:.1}%"), theme.dim()));
-    }
-    let shown = &app.view.projection.total;
-    let more =
-        seconds_for_one_percent(shown, app.view.settings.metric, app.view.projection.elapsed());
-    if let Some(seconds) = more.filter(|s| *s >= 1.0 && !foreign) {
-        facts.push((format!("1% rows sure in {seconds:.0} s"), theme.dim()));
-    }
-    if app.ptrace_helps {
-        let warning = theme.severity(crate::app::Severity::Warning);
-        facts.insert(0, ("running threads not sampled (p)".into(), warning));
-    }
-    if health.naming {
-        facts.insert(1, ("naming ...".into(), theme.dim()));
-    }
-    if app.is_behind() {
-        facts.insert(0, ("reading history ...".into(), theme.dim()));
-    }
-    for (fact, style) in facts {
-        if pen.room() >= width(&fact) + 2 + width(&right) + 2 {
-            pen.space(2).put(&fact, style);
-        }
-    }
-    let room = pen.room();
-    if room > width(&right) {
-        pen.space(room - width(&right) - 1).put(&right, theme.plain());
-    }
-}
-
-/// Says what the idle filter hides.
-fn hidden_text(app: &AppState) -> String {
-    let projection = &app.view.projection;
-    let hidden = &projection.hidden;
-    if projection.only_idle {
-        return "only idle: shown (i)".into();
-    }
-    if app.view.shown.idle {
-        return "idle shown (i)".into();
-    }
-    if hidden.idle_threads > 0 {
-        return format!("idle hidden: {} thr (i)", hidden.idle_threads);
-    }
-    if hidden.idle.wall_ns > 0 {
-        return format!(
-            "idle hidden: {} thr (i)",
-            average(hidden.idle.threads(Metric::Wall, projection.elapsed()))
-        );
-    }
-    "no idle time".into()
-}
-
-fn ratio(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+/// What matters most about this moment, or about the measurement.
+fn sentence(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
+    let Some(insight) = insight::insight(app) else { return };
+    let style = if insight.warns { theme.severity(Severity::Warning) } else { theme.plain() };
+    let room = pen.room().saturating_sub(3);
+    pen.put("! ", theme.bold()).put(&cut_end(&insight.text, room, theme.glyphs.cut), style);
 }

@@ -60,7 +60,7 @@ pub fn draw(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
     }
     let max = activity.highest((end * step).saturating_sub(step * cells), now).unwrap_or(0.0);
     let end = if app.is_frozen() { "   " } else { "now" };
-    let words = format!("{end}  active thr 0-{}, max {}", whole(scale), average(f64::from(max)));
+    let words = format!("{end}  busy thr 0-{}, max {}", whole(scale), average(f64::from(max)));
     debug_assert!(width(&words) <= WORDS, "{words}");
     pen.put(&words, theme.dim());
 }

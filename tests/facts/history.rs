@@ -1,7 +1,6 @@
 //! Buckets over hours, memory, exited threads, marks, and their tables.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use sampletop::model::facts::recorder::{Limits, Recorder};
 use sampletop::model::facts::tables::{FrameId, FrameKind, Location, Named, StackId};
@@ -212,7 +211,7 @@ fn named(function: &str) -> Named {
         kind: FrameKind::Native,
         tier: None,
     };
-    Named { locations: vec![location].into(), pending: false, build_id: None }
+    Named::known(vec![location])
 }
 
 #[test]
@@ -267,8 +266,7 @@ fn names_come_late_and_decide_what_a_futex_wait_was() {
     assert!(before.tables.named(frame).pending);
     feed.recorder.set_named(code(2), named("__pthread_mutex_lock"));
     feed.recorder.set_named(code(77), named("never seen"));
-    feed.recorder
-        .set_named(code(3), Named { locations: vec![].into(), pending: false, build_id: None });
+    feed.recorder.set_named(code(3), Named::known(vec![]));
     // The past gets the name too; a view taken before keeps its state.
     assert_eq!(feed.rows(), ["t1 3 lock wall=100 cpu=0 hits=1/0 longest=100@0"]);
     assert_eq!(rows(&before), ["t1 3 wait wall=100 cpu=0 hits=1/0 longest=100@0"]);
@@ -365,14 +363,7 @@ fn a_wait_is_a_hit_in_each_part_of_history() {
     const PART: u64 = 20_000;
     let mut feed = Feed::new();
     feed.blocked(10, 1, EPOLL, 30, counters(0, 0, 1));
-    feed.recorder.set_named(
-        code(30),
-        Named {
-            locations: Arc::new([Location::named("wait", FrameKind::Native)]),
-            pending: false,
-            build_id: None,
-        },
-    );
+    feed.recorder.set_named(code(30), Named::known([Location::named("wait", FrameKind::Native)]));
     feed.on_cpu(20, 2, 20);
     feed.ticks(10, PART);
     assert_eq!(feed.recorder.take_unnamed().len(), 3, "20, 30 and their root are asked for");

@@ -1,7 +1,5 @@
 //! A day at 100 samples a second, as the buckets of history keep it.
 
-use std::sync::Arc;
-
 use sampletop::model::facts::buckets::{Buckets, HORIZON};
 use sampletop::model::facts::history::FactKey;
 use sampletop::model::facts::interner::Interner;
@@ -41,10 +39,7 @@ pub fn session(seconds: u64, stacks: usize) -> Snapshot {
             kind: FrameKind::Native,
             tier: None,
         };
-        interner.set_named(
-            raw,
-            Named { locations: Arc::new([location]), pending: false, build_id: None },
-        );
+        interner.set_named(raw, Named::known([location]));
     }
     let key = |interner: &mut Interner, tid: u32, stack: StackId, state: RawState| FactKey {
         thread: ThreadKey { pid: 4321, tid: 4321 + tid, start: 77_777 },

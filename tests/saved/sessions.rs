@@ -173,7 +173,7 @@ fn named(raw: RawFrame) -> Named {
         }
     };
     let build_id = build_id(raw).map(Into::into);
-    Named { locations: locations.into(), pending: false, build_id }
+    Named { build_id, ..Named::known(locations) }
 }
 
 /// `scan` observations of seven threads of two processes, for minutes or for some seconds. A fifth

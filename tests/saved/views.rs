@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use sampletop::model::projection::settings::{
-    Filter, Filters, Grouping, Metric, Range, Rename, RollUp, Settings, SortColumn, pattern,
+    Filter, Filters, Grouping, Level, Metric, Range, Rename, RollUp, Settings, SortColumn, Whose,
+    pattern,
 };
 use sampletop::model::vocabulary::frame::SECOND;
 
@@ -52,8 +53,13 @@ prop_compose! {
         ],
         (idle, idle_at, reverse) in any::<(bool, bool, bool)>(),
         sort in prop::sample::select(&SortColumn::ALL[..]),
+        level in prop::sample::select(&Level::ALL[..]),
     ) -> Settings {
+        let whose = |text: &str, mine| Whose { pattern: pattern(text).expect("a pattern"), mine };
+        let whose = if reverse { vec![whose("^main$", false), whose("lib", true)] } else { Vec::new() };
         let idle_at = if idle_at { patterns(&["^main$", "pay"]) } else { Vec::new() };
-        Settings { metric, roll_up, grouping, rename, filters, range, idle, idle_at, sort, reverse }
+        Settings {
+            metric, roll_up, grouping, rename, filters, level, whose, range, idle, idle_at, sort, reverse,
+        }
     }
 }

@@ -339,10 +339,7 @@ impl World {
             self.frames.iter().map(|(text, frame)| (frame.bits(), text.clone())).collect();
         for frame in self.recorder.take_unnamed() {
             if let Some(text) = by_frame.get(&frame.bits()) {
-                self.recorder.set_named(
-                    frame,
-                    Named { locations: Arc::new([location(text)]), pending: false, build_id: None },
-                );
+                self.recorder.set_named(frame, Named::known([location(text)]));
             }
         }
         self.view()

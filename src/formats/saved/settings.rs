@@ -236,7 +236,13 @@ mod tests {
                 "range":{"rolling_ns":-1},"view":"flame","idle":true,"hide":null}"#,
         )
         .expect("these are settings");
-        let expected = Settings { roll_up: RollUp::Line, idle: true, ..Settings::default() };
+        // Files of versions without levels are shown as live ones are.
+        let expected = Settings {
+            roll_up: RollUp::Line,
+            idle: true,
+            level: Level::Mine,
+            ..Settings::default()
+        };
         assert_eq!(format!("{settings:?}"), format!("{expected:?}"));
         assert_eq!(wrong, ["metric", "group", "rename", "focus", "min_percent", "range", "view"]);
         for nothing in [&b""[..], b"[]", b"{", b"\xff"] {

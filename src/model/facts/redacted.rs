@@ -12,6 +12,33 @@ pub const PLUMBING: &str = "plumbing";
 pub const MAIN: &str = "main";
 pub const JOIN: &str = "join";
 
+/// Places of frames in a thread (`projection::thread_base`).
+pub const CLOSURE: &str = "closure";
+pub const BASE: &str = "base";
+pub const RUN: &str = "run";
+pub const NATIVE_MAIN: &str = "native main";
+pub const MANAGED_BASE: &str = "managed base";
+pub const MANAGED_RUN: &str = "managed run";
+pub const TAKES: &str = "takes";
+pub const SLEEPS: &str = "sleeps";
+pub const STARTS: &str = "starts";
+pub const OF_LANGUAGE: &str = "of language";
+pub const RUNS_TASKS: &str = "runs tasks";
+
+const PLACES: [&str; 11] = [
+    CLOSURE,
+    BASE,
+    RUN,
+    NATIVE_MAIN,
+    MANAGED_BASE,
+    MANAGED_RUN,
+    TAKES,
+    SLEEPS,
+    STARTS,
+    OF_LANGUAGE,
+    RUNS_TASKS,
+];
+
 /// Kinds of a futex wait called from the frame.
 const FUTEX: [(&str, FutexKind); 3] =
     [("lock", FutexKind::Lock), ("wait", FutexKind::Wait), ("sleep", FutexKind::Sleep)];
@@ -52,6 +79,7 @@ pub fn of(name: &str) -> Option<impl Iterator<Item = &str>> {
     let (_, roles) = name.strip_suffix(']')?.rsplit_once('[')?;
     let known = |word: &str| {
         [WAITS, LOOP, PLUMBING, MAIN, JOIN].contains(&word)
+            || PLACES.contains(&word)
             || to_futex(word).is_some()
             || CODE.iter().any(|(known, _)| *known == word)
     };

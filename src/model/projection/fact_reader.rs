@@ -208,7 +208,7 @@ impl<'a> Reader<'a> {
         let group = self.groups.of(self.snapshot, self.settings, self.rows, who, path.group);
         let thread = self.thread(key.thread);
         let kind = self.snapshot.tables.kind(key.name);
-        let is_idle = path.wait.is_idle(kind, state);
+        let is_idle = path.is_idle(kind, state);
         if !is_idle && (weights.wall_ns > 0 || weights.cpu_ns > 0) {
             self.idle[thread as usize].1 = true;
         }

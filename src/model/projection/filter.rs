@@ -6,9 +6,12 @@ use super::idle::{self, Mark, Wait};
 use super::monitor;
 use super::rows::Rows;
 use super::safepoint;
+use super::thread_base::{self, Base, BaseMark};
 use crate::model::facts::tables::{FrameKind, Location, StackId, Tables};
 use crate::model::projection::settings::{Grouping, Settings};
+use crate::model::vocabulary::frame::ThreadKind;
 use crate::model::vocabulary::role::Role;
+use crate::model::vocabulary::state::State;
 
 /// The settings' result for one location.
 #[derive(Clone, Copy, Default)]
@@ -24,6 +27,7 @@ pub(super) struct Verdict {
     pub stops: StopRole,
     /// Whose code it is, with the user's corrections.
     pub role: Role,
+    base: BaseMark,
 }
 
 /// The role of a frame in a safepoint stop or in entering a monitor.
@@ -44,9 +48,17 @@ pub(super) enum StopRole {
 pub(super) struct Path {
     pub focus: bool,
     pub ignore: bool,
-    pub wait: Wait,
+    wait: Wait,
+    base: Base,
     /// The first location, outermost first, that matches [`Grouping::Frame`].
     pub group: Option<u32>,
+}
+
+impl Path {
+    /// Returns whether a thread of this kind with this stack waits for work in this state.
+    pub(super) fn is_idle(&self, kind: ThreadKind, state: State) -> bool {
+        self.wait.is_idle(kind, state) || self.base.is_idle(state)
+    }
 }
 
 /// Results for every known location and stack; patterns are matched once per function.
@@ -93,6 +105,7 @@ impl Verdicts {
                 path.focus |= verdict.focus;
                 path.ignore |= verdict.ignore;
                 path.wait = path.wait.below(verdict.idle);
+                path.base = path.base.below(verdict.base);
                 if verdict.groups && path.group.is_none() {
                     path.group = Some(*location);
                 }
@@ -117,7 +130,8 @@ impl Verdicts {
             (true, None) => Role::App,
             (false, None) => rows.role(id),
         };
-        Verdict { interesting, role, ..by_function }
+        let base = thread_base::mark(location, role);
+        Verdict { interesting, role, base, ..by_function }
     }
 
     pub(super) fn of_location(&self, id: u32) -> Verdict {
@@ -146,6 +160,7 @@ fn judge_function(settings: &Settings, location: &Location, mark: Mark) -> Verdi
         },
         anonymous: location.is_unnamed_kernel(),
         role: Role::default(),
+        base: BaseMark::default(),
         stops: match location {
             stop if safepoint::is_marker(stop) => StopRole::ReplacesStop,
             enters if monitor::is_frame(enters) => StopRole::ReplacesMonitorEntry,

@@ -78,7 +78,7 @@ const LOOPS: &[&str] = &[
     r"event_base_loop|ev_run",
     r"QThreadPoolThread::run",
     r"tbb::.*rml::private_worker::run",
-    r"ngx_thread_pool_cycle",
+    r"ngx_thread_pool_cycle|ngx_(master|single)_process_cycle",
     r"(ServiceThread|NotificationThread|MonitorDeflationThread)::[a-z]+_(deflation_)?thread_entry",
     r"GangWorker::loop|WorkerThread::run|G1Concurrent[A-Za-z]+Thread::run_service|NMethodSweeper::sweeper_loop",
     r"[ZX](Director|Driver[A-Za-z]*|Stat|Uncommitter|Unmapper)::(run_service|run_thread|thread_loop)",

@@ -31,8 +31,9 @@ impl Method {
     }
 }
 
-/// Returns the index into the methods, by node. [`NONE`] for names of threads, which are no methods,
-/// and for entries, whose time is self time of their callers. Methods are numbered in order of first occurrence.
+/// Returns the index into the methods, by node. [`NONE`] for names of threads, which are no
+/// methods, and for entries, whose time is self time of their callers. Methods are numbered in
+/// order of first occurrence.
 pub(super) fn methods_of(nodes: &Nodes) -> Vec<u32> {
     let mut method_of_row = vec![NONE; nodes.rows.iter().max().map_or(0, |row| *row as usize + 1)];
     let mut next = 0;

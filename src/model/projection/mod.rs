@@ -6,7 +6,8 @@
 //! fact_reader, rows      history -> cells by group and row; samples: stacks one by one
 //! group, units           groups of threads, roll-ups of functions; filter: hides stacks and frames
 //! roles                  whose code a frame is
-//! idle, safepoint        waiting for work; safepoint stops of a Java virtual machine
+//! idle, thread_base      waiting for work: by lists, by the place in the thread
+//! safepoint              safepoint stops of a Java virtual machine
 //! tree, nodes, totals    the tree and its sums; methods, lines, columns: tables
 //! now                    what the threads do now: busy or waiting for work
 //! row_order, collapse    the order of rows, several calls on one line
@@ -32,6 +33,7 @@ mod rows;
 mod safepoint;
 mod samples;
 pub mod settings;
+mod thread_base;
 mod totals;
 mod tree;
 mod units;
@@ -63,6 +65,7 @@ pub use now::Now;
 pub(in crate::model) use roles::role;
 pub use row_order::{Node, Ordered};
 pub use samples::{Frame, Sample, Samples, samples};
+pub(in crate::model) use thread_base::mark as base_mark;
 pub use totals::Totals;
 pub use units::is_of;
 

@@ -31,7 +31,7 @@ const NATIVE_RUNTIME: &[&str] = &[
     r"boost::(_bi|bind|function\w*|detail::(function|thread_data|function::).*|\(anonymous namespace\)::thread_proxy)(::.*|<.*)?|thread_proxy",
     // Rust.
     r"std::rt::.*|std::sys::(backtrace|sys_common::backtrace)::__rust_(begin|end)_short_backtrace(<.*>)?|std::sys_common::backtrace::.*",
-    r"std::panic(king)?::.*|__rust_try|std::sys::.*thread.*::new::thread_start|std::thread::(lifecycle|spawnhook|scoped|builder|Builder)?(::)?.*spawn.*",
+    r"std::panic(king)?::.*|__rust_try|<?std::sys::.*thread_start|std::thread::(lifecycle|spawnhook|scoped|builder|Builder)?(::)?.*spawn.*",
     r"<?core::panic::unwind_safe::AssertUnwindSafe<.*",
     r"<?core::ops::function::(impls::.*|Fn(Once|Mut)?(<.*>)?>?::call(_once|_mut)?.*)",
     r"<alloc::boxed::Box<.*> as core::ops::function::.*|<&?.* as core::ops::function::Fn.*",
@@ -298,6 +298,10 @@ mod tests {
             "std::sys::pal::unix::thread::Thread::new::thread_start",
             "tokio::runtime::scheduler::multi_thread::worker::Context::run_task",
             "runtime.goexit.abi0",
+            "<std::sys::thread::unix::Thread>::new::thread_start",
+            "<alloc::boxed::Box<dyn core::ops::function::FnOnce<(), Output = ()> + core::marker::Send> as core::ops::function::FnOnce<()>>::call_once",
+            "std::thread::lifecycle::spawn_unchecked::{{closure}}::{{closure}}",
+            "std::__invoke_r<void, svc::pool(std::string const&, int)::{lambda()#1}&, >",
             "runtime.mcall",
         ] {
             assert_eq!(native(name, "shop", "", Origin::App), Role::Runtime, "{name}");

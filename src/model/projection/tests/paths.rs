@@ -1,4 +1,4 @@
-//! Which nodes share a line, are opened at start, and are drawn.
+//! Which nodes share a line, and which are drawn.
 
 use super::*;
 
@@ -27,19 +27,32 @@ fn line_of(projection: &Projection, name: &str) -> (String, u32) {
 }
 
 #[test]
-fn a_light_node_with_one_heavy_child_is_swallowed() {
-    // Of 1000: a has self 4 (under 0.5 %), its child b 95 % of its 996.
-    let projection = world(&[("a", 4), ("a;b;c", 947), ("a;x", 45), ("y", 4)]);
+fn a_node_is_swallowed_if_its_callee_has_all_but_half_a_percent() {
+    // Of 1000: a has 4 beside its callee b, under 0.5 %; b has nothing beside c.
+    let projection = world(&[("a", 2), ("a;b;c", 994), ("a;x", 2), ("y", 2)]);
     assert_eq!(line_of(&projection, "a"), ("c".into(), 2));
     assert_eq!(line_of(&projection, "b"), ("c".into(), 1));
     assert_eq!(line_of(&projection, "c"), ("c".into(), 0));
-    // b has 946 of 996: under 95 %.
-    let projection = world(&[("a", 4), ("a;b;c", 946), ("a;x", 46), ("y", 4)]);
-    assert_eq!(line_of(&projection, "a"), ("a".into(), 0));
-    // a has self 5: 0.5 %.
-    let projection = world(&[("a", 5), ("a;b;c", 991), ("y", 4)]);
+    // A caller with a branch keeps its line, also if one callee has 99 %.
+    let projection = world(&[("a;b;c", 990), ("a;x", 10)]);
     assert_eq!(line_of(&projection, "a"), ("a".into(), 0));
     assert_eq!(line_of(&projection, "b"), ("c".into(), 1));
+    // 5 of 1000 are not under 0.5 %, be it self time or several light callees.
+    for stacks in [&[("a", 5), ("a;b;c", 995)][..], &[("a;w", 3), ("a;x", 2), ("a;b;c", 995)]] {
+        assert_eq!(line_of(&world(stacks), "a"), ("a".into(), 0), "{stacks:?}");
+    }
+}
+
+#[test]
+fn what_a_function_calls_elsewhere_does_not_take_its_line() {
+    let mut world = World::new();
+    world.fact("main", "a;b;libc.so.6!malloc", State::Run, 100);
+    let projection = world.project(&Settings {
+        level: crate::model::projection::settings::Level::Mine,
+        ..Settings::default()
+    });
+    assert_eq!(line_of(&projection, "a"), ("b".into(), 1));
+    assert!(projection.is_entry(find(&projection, "malloc")));
 }
 
 #[test]
@@ -52,33 +65,12 @@ fn where_the_metric_counts_nothing_only_an_only_child_takes_the_line() {
     assert_eq!(chain, Chain { last: find(&projection, "b"), swallowed: 1 });
 }
 
-fn opened(projection: &Projection) -> Vec<String> {
-    let ordered = by(projection, Metric::Wall);
-    let path = hottest_path(&ordered, hottest_group(&ordered).expect("a group"));
-    path.into_iter().map(|node| projection.name(node).function.to_string()).collect()
-}
-
 #[test]
-fn the_hottest_path_opens_down_to_its_first_fork() {
-    let projection = world(&[("a;b;c", 50), ("a;b;d;e", 50), ("a;b", 50)]);
-    assert_eq!(opened(&projection), ["a", "b"]);
-    // An only child is no fork, whatever its share; nor is a heavy one beside a light one.
-    let projection = world(&[("a;b", 50), ("a", 50), ("z", 1), ("a;b;c", 9), ("a;b;c;d", 9)]);
-    assert_eq!(opened(&projection), ["a", "b", "c"]);
-    // The group itself forks: nothing below is opened.
-    let projection = world(&[("a;b", 50), ("z;y", 50)]);
-    assert!(opened(&projection).is_empty());
-    assert!(hottest_group(&by(&world(&[]), Metric::Wall)).is_none());
-}
-
-#[test]
-fn the_hottest_group_is_the_heaviest_of_the_metric() {
-    let mut world = World::new();
-    world.fact("a", "main", State::Io, 10);
-    world.fact("b", "main", State::Run, 9);
-    let projection = world.project(&Settings::default());
-    let name = |metric| &*projection.groups[hottest_group(&by(&projection, metric)).unwrap()].name;
-    assert_eq!((name(Metric::Wall), name(Metric::Cpu)), ("a", "b"));
+fn small_is_under_half_a_percent_of_what_is_shown() {
+    let projection = world(&[("a", 995), ("b", 5)]);
+    let ordered = by(&projection, Metric::Wall);
+    assert!(is_small(&ordered, 4) && !is_small(&ordered, 5));
+    assert!(!is_small(&by(&world(&[]), Metric::Wall), 0), "of nothing, nothing is small");
 }
 
 #[test]

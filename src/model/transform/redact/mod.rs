@@ -21,7 +21,7 @@ use crate::model::facts::tables::{
 };
 use crate::model::projection::settings::{Filter, Grouping, Settings};
 use crate::model::projection::waits::{Answer, Object, WaitsFor, read_call};
-use crate::model::projection::{self, Mark, is_monitor_enter, mark, role};
+use crate::model::projection::{self, Mark, base_mark, is_monitor_enter, mark, role};
 use crate::model::vocabulary::frame::{Marker, ThreadKind};
 use crate::model::vocabulary::role::Origin;
 use crate::model::vocabulary::thread_name_rules::{UNNAMED, by_rules};
@@ -172,6 +172,10 @@ impl Redactor {
         let was = role(old, origin);
         if role(&new, origin) != was {
             roles.extend(redacted::of_code_role(was));
+        }
+        let base = base_mark(old, was);
+        if base_mark(&new, was) != base {
+            roles.extend(base.word());
         }
         match roles.is_empty() {
             true => new,
