@@ -227,7 +227,7 @@ fn the_result_stays_when_the_command_ends() {
     let mut session =
         Session::start(&["--", "sh", "-c", "echo hello; sleep 0.7; exit 3"], 24, 80, dir.path());
     let screen = session.wait_for("EXITED", |s| s.contains("EXITED"));
-    let pid = screen.split_whitespace().next().expect("the header begins with it").to_owned();
+    let pid = screen.split_whitespace().nth(1).expect("the header: sh PID").to_owned();
     session.press("q");
     assert_eq!(session.wait_end(), 3, "the command's own status");
     assert_given_back(&session);

@@ -342,7 +342,7 @@ pub struct ViewOptions {
     /// Only threads whose name or group matches
     #[arg(long, value_name = "REGEX")]
     pub threads: Option<String>,
-    /// Rows: mine (your functions), chains, all [mine]
+    /// Rows: mine (your functions), chains, all [live: mine]
     #[arg(long, value_name = "LEVEL")]
     pub level: Option<String>,
     /// Your code: functions, modules, files

@@ -185,7 +185,10 @@ fn threads(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme
         before = ", ";
     }
     let hint = if app.view.shown.idle { " (i hides)" } else { " (i)" };
-    pen.put(&format!("; {} idle", now.idle), theme.dim()).put(hint, theme.dim());
+    pen.put(&format!("; {} idle", now.idle), theme.dim());
+    if pen.room() > width(hint) {
+        pen.put(hint, theme.dim());
+    }
 }
 
 /// What matters most about this moment, or about the measurement.

@@ -20,7 +20,7 @@ use prost::Message;
 use super::{FRAMELESS, base, dates, text};
 use crate::model::facts::snapshot::{Snapshot, Target};
 use crate::model::facts::tables::{FrameKind, Location};
-use crate::model::projection::settings::{Metric, Settings};
+use crate::model::projection::settings::{Level, Metric, Settings};
 use crate::model::projection::{self, Frame, Sample, Samples};
 use crate::model::vocabulary::frame::ThreadKind;
 use proto::{Function, Label, Line, Mapping, Profile, ValueType};
@@ -46,6 +46,7 @@ pub struct Interval {
 /// under the name of one. Their only labels are `group` and, for wall time, `idle`: such servers
 /// store a series for each combination, and threads come and go. Empty profiles are dropped.
 pub fn intervals(snapshot: &Snapshot, settings: &Settings) -> io::Result<Vec<Interval>> {
+    let settings = &Settings { level: Level::All, ..settings.clone() };
     let samples = projection::samples(snapshot, settings);
     let mut intervals = Vec::new();
     for metric in [Metric::Cpu, Metric::Wall] {

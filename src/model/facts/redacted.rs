@@ -18,26 +18,14 @@ pub const BASE: &str = "base";
 pub const RUN: &str = "run";
 pub const NATIVE_MAIN: &str = "native main";
 pub const MANAGED_BASE: &str = "managed base";
-pub const MANAGED_RUN: &str = "managed run";
 pub const TAKES: &str = "takes";
 pub const SLEEPS: &str = "sleeps";
 pub const STARTS: &str = "starts";
 pub const OF_LANGUAGE: &str = "of language";
 pub const RUNS_TASKS: &str = "runs tasks";
 
-const PLACES: [&str; 11] = [
-    CLOSURE,
-    BASE,
-    RUN,
-    NATIVE_MAIN,
-    MANAGED_BASE,
-    MANAGED_RUN,
-    TAKES,
-    SLEEPS,
-    STARTS,
-    OF_LANGUAGE,
-    RUNS_TASKS,
-];
+const PLACES: [&str; 10] =
+    [CLOSURE, BASE, RUN, NATIVE_MAIN, MANAGED_BASE, TAKES, SLEEPS, STARTS, OF_LANGUAGE, RUNS_TASKS];
 
 /// Kinds of a futex wait called from the frame.
 const FUTEX: [(&str, FutexKind); 3] =

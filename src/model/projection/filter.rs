@@ -30,6 +30,19 @@ pub(super) struct Verdict {
     base: BaseMark,
 }
 
+impl Verdict {
+    /// Returns how much a frame outside of the user's code tells, where it stands for the stack.
+    pub(super) fn telling(&self) -> u8 {
+        match self.role {
+            Role::App | Role::Library => 3,
+            // The start of a thread is the same everywhere.
+            Role::Runtime if self.base != BaseMark::Starts => 2,
+            Role::Wait => 1,
+            Role::Runtime | Role::Kernel | Role::Marker => 0,
+        }
+    }
+}
+
 /// The role of a frame in a safepoint stop or in entering a monitor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum StopRole {

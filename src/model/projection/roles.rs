@@ -59,7 +59,7 @@ const JAVA_RUNTIME: &[&str] = &[
 const WAITS: &[&str] = &[
     r"_*(GI_)?_*pthread_(mutex_(timed|clock)?lock(_full)?|rwlock_(timed|clock)?(rd|wr)lock(_slow|_full\w*)?|spin_lock|barrier_wait|(timed|clock|try)?join(_np|_ex)?)(64)?",
     r"_*(lll_lock_wait(_private)?|lll_(timed)?wait_tid|pthread_clockjoin_ex|sem_wait_slow)",
-    r"_*(usleep|sleep|thrd_sleep|nanosleep_nocancel|clock_nanosleep_\w+|pause|sigsuspend|sigwait(info)?|sigtimedwait)",
+    r"_*(GI_)?_*(libc_)?(usleep|sleep|thrd_sleep|nanosleep_nocancel|clock_nanosleep_\w+|pause|sigsuspend|sigwait(info)?|sigtimedwait)",
     r"java\.lang\.Thread\.(sleep[0-9]?|sleepNanos0?|beforeSleep|join)|java\.lang\.Object\.wait0?",
     r"java\.util\.concurrent\.locks\.(LockSupport\.park\w*|AbstractQueued(Long)?Synchronizer(\$\w+)?\..*)",
     r"java\.util\.concurrent\.ForkJoinPool\.(managedBlock|unmanagedBlock|compensatedBlock)|.*\$ConditionNode\.block",

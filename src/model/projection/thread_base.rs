@@ -28,17 +28,14 @@ pub(in crate::model) enum BaseMark {
     Main,
     /// A function of the user that is named as a loop: `serve`, `event_loop`.
     Loop,
-    /// `run` or `start`: a thread's first function, or a job's.
+    /// `run` or `start` of native code: a thread's first function, or a job's.
     Run,
-    /// The same of managed code, where the first function of a thread may be a job.
+    /// A loop in managed code, where the first function of a thread may be a job.
     ManagedLoop,
-    ManagedRun,
     /// A function of the user that is named as one that takes work: `pop`, `wait_for_job`.
     Takes,
     /// A function of the user that is named as one that sleeps: `pause_ms`.
     Sleeps,
-    /// Any other function of the user in native code.
-    Native,
     /// Start-up code: the stack is known down to the thread's start.
     Starts,
     /// The language's own library: it starts threads. Below the user's code it is part of a job.
@@ -61,7 +58,6 @@ const WORDS: &[(&str, BaseMark)] = &[
     (redacted::BASE, BaseMark::Loop),
     (redacted::RUN, BaseMark::Run),
     (redacted::MANAGED_BASE, BaseMark::ManagedLoop),
-    (redacted::MANAGED_RUN, BaseMark::ManagedRun),
     (redacted::TAKES, BaseMark::Takes),
     (redacted::SLEEPS, BaseMark::Sleeps),
     (redacted::STARTS, BaseMark::Starts),
@@ -74,6 +70,7 @@ const CLOSURES: &str = r"\{\{?(closure|lambda)|<lambda|\blambda\$|'lambda";
 
 /// Functions whose purpose is to loop or to serve, by the last part of their names.
 const LOOPS: &str = r"(?x)^(
+    \w*(worker|background|daemon|_thread|thread_|watchdog|heartbeat|ticker)\w* |
     serve | loop | (run|main|event|io|worker|server|message)_?(loop|forever)
     | \w*(_loop|Loop|_forever|Forever)
     | \w*(_main|Main)
@@ -81,18 +78,17 @@ const LOOPS: &str = r"(?x)^(
 
 /// Functions that take the next piece of work.
 const TAKES: &str = r"(?x)^(
-    (try_|do_)?(take|pop|dequeue|deque|recv|receive|accept|idle|park)
-    | (pop|take|wait_and_pop|dequeue|recv|receive|accept)_?(one|next|front|back|first|all|blocking)
+    (try_|do_)?(take|pop|dequeue|deque|accept|idle|park)
+    | (pop|take|wait_and_pop|dequeue|accept)_?(one|next|front|back|first|all|blocking)
     | (get|take|pop|fetch|next|dequeue|receive|recv|pull|accept)_?(a_|the_|new_|next_|more_)?
-      (work|task|job|item|message|msg|request|query|event|command|connection|client)s?
+      (work|task|job|item|order|message|msg|event|command|line|record|entry|batch|packet|chunk)s?
     | (wait|sleep|block|park|idle|await|poll|look|listen)_?(for|until|on)?_?(a_|the_|new_|next_|more_|any_)?
-      (work|task|job|item|message|msg|request|query|event|command|connection|client|signal|input
-      |wakeup|notification)s?(_available|_ready|_arrives?)?
+      (work|task|job|item|message|msg|request|query|event|command|client|signal|input
+      |wakeup|notification|shutdown)s?(_available|_ready|_arrives?)?
     )$";
 
 /// Functions that only let time pass.
-const SLEEPS: &str =
-    r"(?x)^(sleep|nap|pause|snooze|delay)(_?(for|ms|us|ns|s|secs?|seconds|millis|until|a_while))?$";
+const SLEEPS: &str = r"(?x)^(sleep|nap|rest|pause|snooze|delay)(_?(for|ms|us|ns|s|secs?|seconds|millis|until|a_while))?$";
 
 /// The first frames of threads.
 const STARTS: &str = r"(?x)^(
@@ -147,9 +143,8 @@ pub(in crate::model) fn mark(location: &Location, role: Role) -> BaseMark {
             "main" => BaseMark::Main,
             "run" | "start" => BaseMark::Run,
             name if loops.is_match(name) => BaseMark::Loop,
-            _ => BaseMark::Native,
+            _ => BaseMark::Job,
         },
-        _ if matches!(&*snake, "run" | "start") => BaseMark::ManagedRun,
         _ if snake == "main" || loops.is_match(&snake) => BaseMark::ManagedLoop,
         _ => BaseMark::Job,
     }
@@ -193,7 +188,7 @@ pub(super) enum Base {
     Main,
     /// Closures, the first of the thread. A wait in them is for work.
     Closures,
-    /// The first function of a thread in native code.
+    /// The first function of a thread in native code, named as a loop.
     First,
     /// Loops by their names only. The user's `run` may be a job, so only sleeping here is idle.
     Loops,
@@ -207,7 +202,7 @@ pub(super) enum Base {
 impl Base {
     /// Returns the conclusion with one more frame, further in.
     pub(super) fn below(self, mark: BaseMark) -> Base {
-        use BaseMark::{Closure, Library, Loop, ManagedLoop, ManagedRun, Native, Neutral, Run};
+        use BaseMark::{Closure, Library, Loop, ManagedLoop, Neutral, Run};
         let is_base =
             matches!(self, Base::Start | Base::Main | Base::Closures | Base::First | Base::Loops);
         match (self, mark) {
@@ -216,12 +211,12 @@ impl Base {
             (Base::Unknown, Library) => Base::Unknown,
             (_, BaseMark::Takes) if is_base || self == Base::Takes => Base::Takes,
             (_, BaseMark::Sleeps) if is_base || self == Base::Sleeps => Base::Sleeps,
-            (Base::Start, BaseMark::Main) => Base::Main,
+            // A Rust program has two: the one that C calls, and its own.
+            (Base::Start | Base::Main, BaseMark::Main) => Base::Main,
             (Base::Start, Library) => Base::Start,
             (Base::Start | Base::Closures, Closure) => Base::Closures,
-            (Base::Start, Native | Loop | Run) => Base::First,
+            (Base::Start, Loop | Run) => Base::First,
             (Base::Main, Run) => Base::Loops,
-            (Base::Start, ManagedRun) => Base::Loops,
             (_, Loop | ManagedLoop) if is_base => Base::Loops,
             _ => Base::Job,
         }
@@ -274,6 +269,8 @@ mod tests {
             &["shop::start::{lambda()#1}::operator()"],
             &["bioProcessBackgroundJobs"],
             &["worker", "Queue::wait_for_task"],
+            &["main", "Server::wait_for_shutdown"],
+            &["main", "__libc_pause"],
             &["Worker::threadMain", "Worker::nextJob"],
             &["main", "shop::serve", "shop::wait_for_signal"],
             &["shop::main::{{closure}}", "shop::wait_for_job"],
@@ -287,6 +284,7 @@ mod tests {
         for frames in [
             &["main", "svc::serve"][..],
             &["main"],
+            &["main", "std::rt::lang_start_internal", "shop::main"],
             &["plan_loop"],
             &["shop::tick::{lambda()#1}::operator()", "svc::pause_ms"],
             &[
@@ -295,7 +293,6 @@ mod tests {
                 "shop.Main.nap",
                 "java.lang.Thread.sleep",
             ],
-            &["java.lang.Thread.run", "shop.Ticker.run", "java.lang.Thread.sleep"],
         ] {
             assert!(
                 is_idle(State::Sleep, &[&["_start"], frames, &["clock_nanosleep"]].concat()),
@@ -330,11 +327,13 @@ mod tests {
             ],
             &["java.lang.Thread.run", "shop.Convoy.slowFormat", "java.lang.Thread.sleep"],
             &["libx.so!pool_run", "pthread_cond_wait"],
+            &["handle_request", "pthread_cond_wait"],
+            &["handle_request", "delay_ms", "clock_nanosleep"],
+            &["shop::main::{{closure}}", "Pool::get_connection", "pthread_cond_wait"],
+            &["java.lang.Thread.run", "shop.Request.run", "java.lang.Thread.sleep"],
         ] {
             let frames = [&["clone3"], frames].concat();
-            // A thread that only sleeps may be a ticker of that name.
-            let named_run = frames.last() == Some(&"java.lang.Object.wait");
-            for state in [State::Wait, State::Sleep].into_iter().take(2 - usize::from(named_run)) {
+            for state in [State::Wait, State::Sleep] {
                 assert!(!is_idle(state, &frames), "{state:?} {frames:?}");
             }
         }

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use super::Totals;
 use super::columns::{Columns, NONE};
 use super::fact_reader::Cell;
-use super::filter::{StopRole, Verdicts};
+use super::filter::{StopRole, Verdict, Verdicts};
 use super::lines::At;
 use super::nodes::{Nodes, Seen};
 use super::rows::Rows;
@@ -48,6 +48,8 @@ struct Place {
     attach: u32,
     /// Under [`Level::Mine`]: the way out of the user's code below `deepest`, or [`NONE`].
     way_out: u32,
+    /// How much that frame tells; see [`Verdict::telling`].
+    telling: u8,
     /// The interesting cut includes one more shown frame.
     one_more: bool,
     /// The thread was stopped here, or enters a monitor: frames further in belong to that.
@@ -64,6 +66,7 @@ const NOWHERE: Place = Place {
     deepest: NONE,
     attach: NONE,
     way_out: NONE,
+    telling: 0,
     one_more: false,
     within: StopRole::None,
 };
@@ -140,16 +143,10 @@ pub(super) struct Builder<'a> {
 /// that is known so far. `of_app`: the user's code calls it; then the first function that is not a
 /// runtime's names the way out. Elsewhere the outermost library function does, or else the
 /// outermost frame of the most telling kind.
-fn is_way_out(of_app: bool, known: Option<Role>, next: Role) -> bool {
-    let rank = |role: Role| match role {
-        Role::App | Role::Library => 3,
-        Role::Runtime => 2,
-        Role::Wait => 1,
-        Role::Kernel | Role::Marker => 0,
-    };
+fn is_way_out(of_app: bool, known: Option<u8>, next: Verdict) -> bool {
     match known {
-        None => !of_app || next != Role::Runtime,
-        Some(known) => !of_app && rank(next) > rank(known),
+        None => !of_app || next.role != Role::Runtime,
+        Some(known) => !of_app && next.telling() > known,
     }
 }
 
@@ -307,15 +304,16 @@ impl Builder<'_> {
                     cpu_ns: 0,
                 };
                 if mine && !matches!(verdict.role, Role::App | Role::Marker) {
-                    let known = scratch.entries.get(place.way_out as usize);
+                    let known = (place.way_out != NONE).then_some(place.telling);
                     let of_app = scratch
                         .entries
                         .get(place.deepest as usize)
                         .is_some_and(|caller| caller.role == Role::App);
-                    if is_way_out(of_app, known.map(|known| known.role), verdict.role) {
+                    if is_way_out(of_app, known, verdict) {
                         made.is_entry = of_app;
                         scratch.entries.push(made);
                         (place.way_out, place.attach) = (entry, entry);
+                        place.telling = verdict.telling();
                     }
                     continue;
                 }

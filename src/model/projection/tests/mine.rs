@@ -80,7 +80,8 @@ fn a_stack_without_the_users_code_shows_its_most_telling_frame() {
     for (stack, expected) in [
         ("libc.so.6!clone3;start_thread;libx.so.6!poller;epoll_wait", "epoll_wait"),
         ("libc.so.6!clone3;start_thread;std::cleanup;epoll_wait;vmlinux!do_poll", "std::cleanup"),
-        ("start_thread;pthread_cond_wait;vmlinux!futex", "start_thread"),
+        ("start_thread;pthread_cond_wait;vmlinux!futex", "pthread_cond_wait"),
+        ("clone3;start_thread;std::rt::run;std::panic::run", "std::rt::run"),
         ("pthread_cond_wait;vmlinux!futex", "pthread_cond_wait"),
         ("vmlinux!futex;vmlinux!schedule", "futex"),
         ("[torn]", "[torn]"),
