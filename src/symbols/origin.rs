@@ -69,7 +69,7 @@ pub fn of(path: &Path, is_program: bool) -> Origin {
     if is_program {
         let version = |rest: &str| rest.bytes().all(|b| b.is_ascii_digit() || b".-_".contains(&b));
         let is_runtime = |runtime: &&str| name.strip_prefix(*runtime).is_some_and(version);
-        return match RUNTIME_PROGRAMS.iter().any(|runtime| is_runtime(&runtime)) {
+        return match RUNTIME_PROGRAMS.iter().any(is_runtime) {
             true => Origin::Runtime,
             // A `redis-server` in /usr/bin is what the user watches.
             false => Origin::App,

@@ -121,7 +121,7 @@ fn span_words(ns: u64) -> String {
     let seconds = ns / SECOND;
     match (seconds, ns % SECOND) {
         (1..60, 0) => format!("{seconds} s"),
-        (60.., 0) if seconds % 60 == 0 && seconds < 3600 => format!("{} min", seconds / 60),
+        (60..3600, 0) if seconds.is_multiple_of(60) => format!("{} min", seconds / 60),
         _ => short_span(ns),
     }
 }
