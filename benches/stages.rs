@@ -77,10 +77,7 @@ impl World {
             }
         }
         for frame in self.recorder.take_unnamed() {
-            self.recorder.set_named(
-                frame,
-                Named { locations: Arc::new([location(frame)]), pending: false, build_id: None },
-            );
+            self.recorder.set_named(frame, Named::known([location(frame)]));
         }
     }
 
