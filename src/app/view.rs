@@ -39,8 +39,10 @@ pub struct View {
     pub(super) expanded: Expanded,
     /// The rows that `C` collapsed.
     before_collapse: Option<Expanded>,
-    /// The rows that were opened at the start are final, or the user has opened something.
+    /// Rows that were opened by themselves stay open.
     settled: bool,
+    /// A key has moved or opened something: no row opens by itself any more.
+    touched: bool,
     /// The next projection names rows differently.
     renamed: bool,
     pub methods_on: bool,
@@ -70,6 +72,7 @@ impl View {
             expanded: Expanded::default(),
             before_collapse: None,
             settled: false,
+            touched: false,
             renamed: false,
             methods_on: false,
             method_rows: Vec::new(),
@@ -91,7 +94,7 @@ impl View {
         if std::mem::take(&mut self.renamed) {
             self.expanded = Expanded::default();
             self.before_collapse = None;
-            self.settled = false;
+            (self.settled, self.touched) = (false, false);
         }
         self.reorder(height);
         if let Some(step) = self.search_on.take() {
@@ -108,7 +111,7 @@ impl View {
     pub fn reorder(&mut self, height: usize) {
         let Settings { metric, sort, reverse, .. } = self.settings;
         (self.shown.metric, self.shown.sort, self.shown.reverse) = (metric, sort, reverse);
-        if !self.settled {
+        if !self.touched {
             self.open_most_telling(height);
         }
         self.reshape(height);
@@ -169,9 +172,12 @@ impl View {
     }
 
     /// Opens the closed row that hides the most self time, again and again, until the screen is
-    /// full or no row hides 2 % of what is shown.
+    /// full or no row hides 2 % of what is shown. What it opened at the start it closes again as
+    /// long as little is known; later it only opens more.
     fn open_most_telling(&mut self, height: usize) {
-        self.expanded = Expanded::default();
+        if !self.settled {
+            self.expanded = Expanded::default();
+        }
         let shown = u128::from(self.projection.total.value(self.shown.metric));
         loop {
             let rows = self.drawing().rows(&self.expanded);
@@ -188,7 +194,7 @@ impl View {
         }
         let known =
             |s: &Arc<Snapshot>| !s.health.naming && s.at >= s.session.started + SETTLES_AFTER;
-        self.settled = self.snapshot.as_ref().is_some_and(known);
+        self.settled |= self.snapshot.as_ref().is_some_and(known);
     }
 
     fn path(&self, row: &Row) -> Path {
@@ -357,6 +363,7 @@ impl View {
     }
 
     pub fn step(&mut self, step: Step, height: usize) {
+        self.touched = true;
         if self.methods_on {
             self.methods.step(step, self.method_rows.len(), height);
             self.select_method(step == Step::First);
@@ -384,6 +391,7 @@ impl View {
             self.select_method(false);
             return;
         }
+        self.touched = true;
         let row = self.tree.top + line;
         if row >= self.rows.len() {
             return;
@@ -413,7 +421,7 @@ impl View {
 
     /// Stops opening rows automatically: from here on the user decides what is open.
     pub(super) fn touch(&mut self) {
-        self.settled = true;
+        self.touched = true;
         self.before_collapse = None;
     }
 
@@ -470,7 +478,7 @@ impl View {
 
     /// Collapses everything; pressed again, reopens what was open.
     pub fn collapse_all(&mut self, height: usize) {
-        self.settled = true;
+        self.touched = true;
         match self.before_collapse.take() {
             Some(before) => self.expanded = before,
             None => self.before_collapse = Some(std::mem::take(&mut self.expanded)),

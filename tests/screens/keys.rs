@@ -1,5 +1,8 @@
 //! Effects of keys and the mouse: rows, filters, freezing, effects.
 
+use regex::Regex;
+use sampletop::model::projection::settings::Filter;
+
 use super::*;
 
 #[test]
@@ -326,4 +329,25 @@ fn small_rows_are_one_line_that_opens() {
     // The search opens it, too.
     live.press("g/TaxTable<enter>");
     assert!(live.selected().contains("TaxTable::lookup"), "{}", live.screen());
+}
+
+#[test]
+fn what_becomes_hot_later_opens_by_itself_until_a_key_moves() {
+    let mut world = World::shop();
+    let mut quiet = AppConfig::default();
+    quiet.settings.filters.focus = Filter::set(Regex::new("TaxTable").expect("valid"));
+    let mut live = Live::new(80, 24, quiet);
+    live.send(Input::Snapshot(Arc::new(world.run(5 * SECOND).snapshot())));
+    // The rest of the tree appears when the focus goes: all of it opens.
+    live.press("fj <esc>");
+    assert!(live.screen().contains("▾ ShopController::checkout"), "{}", live.screen());
+    assert!(live.screen().contains("▾ Cache::refresh"), "{}", live.screen());
+    // After a key nothing opens by itself.
+    let mut still = AppConfig::default();
+    still.settings.filters.focus = Filter::set(Regex::new("TaxTable").expect("valid"));
+    let mut live = Live::new(80, 24, still);
+    live.send(Input::Snapshot(Arc::new(world.run(SECOND).snapshot())));
+    live.press("j");
+    live.press("fj <esc>");
+    assert!(!live.screen().contains("▾ Cache::refresh"), "{}", live.screen());
 }
