@@ -88,7 +88,7 @@ pub struct CommandLine {
 pub enum Sub {
     /// Record a profile for some time, or while a COMMAND runs
     #[command(
-        override_usage = "sampletop record -p PID | --name REGEX [OPTIONS]\n       sampletop record [OPTIONS] -- COMMAND [ARG...]",
+        override_usage = "sampletop record [OPTIONS] -p PID | --name REGEX | -- COMMAND [ARG...]",
         after_help = RECORD_EXAMPLE
     )]
     Record {
@@ -342,7 +342,7 @@ pub struct ViewOptions {
     /// Only threads whose name or group matches
     #[arg(long, value_name = "REGEX")]
     pub threads: Option<String>,
-    /// Rows: mine (your functions), chains, all [live: mine]
+    /// Rows: mine (your code), chains, all
     #[arg(long, value_name = "LEVEL")]
     pub level: Option<String>,
     /// Your code: functions, modules, files
