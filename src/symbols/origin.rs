@@ -33,7 +33,7 @@ const PACKAGES: &[&str] = &[
 /// Programs that run programs of another language. A version may follow: `python3.11`, `ruby2.7`.
 const RUNTIME_PROGRAMS: &[&str] = &[
     "java", "python", "pypy", "node", "nodejs", "deno", "bun", "ruby", "perl", "php", "php-fpm",
-    "dotnet", "mono", "beam.smp", "lua", "luajit", "bash", "dash", "sh", "busybox",
+    "dotnet", "mono", "beam.smp", "lua", "luajit", "bash", "dash", "sh",
 ];
 
 /// Shared objects of such runtimes, without their versions.

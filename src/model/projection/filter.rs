@@ -81,8 +81,16 @@ pub(super) struct Verdicts {
     locations: Vec<Verdict>,
     /// By [`StackId`].
     paths: Vec<Path>,
-    /// The role of each function by the built-in idle list, which no setting changes.
-    marks: Vec<Option<Mark>>,
+    /// What the built-in lists say about each function, which no setting changes.
+    known: Vec<Known>,
+}
+
+/// What the built-in lists say about a function, once it was asked for.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    idle: Option<Mark>,
+    /// By the role of the frame, which the user may correct.
+    base: [Option<BaseMark>; Role::COUNT],
 }
 
 impl Verdicts {
@@ -100,7 +108,7 @@ impl Verdicts {
 
     pub(super) fn update(&mut self, tables: &Tables, rows: &Rows, settings: &Settings) {
         self.functions.resize(rows.function_count(), None);
-        self.marks.resize(rows.function_count(), None);
+        self.known.resize(rows.function_count(), Known::default());
         for id in self.locations.len()..rows.location_count() {
             let verdict = self.judge(rows, settings, id as u32);
             self.locations.push(verdict);
@@ -130,7 +138,8 @@ impl Verdicts {
     fn judge(&mut self, rows: &Rows, settings: &Settings, id: u32) -> Verdict {
         let location = rows.location(id);
         let function = rows.function_of(id) as usize;
-        let mark = *self.marks[function].get_or_insert_with(|| idle::mark(location));
+        let known = &mut self.known[function];
+        let mark = *known.idle.get_or_insert_with(|| idle::mark(location));
         let by_function = *self.functions[function]
             .get_or_insert_with(|| judge_function(settings, location, mark));
         let interesting = match settings.filters.interesting.active() {
@@ -143,7 +152,8 @@ impl Verdicts {
             (true, None) => Role::App,
             (false, None) => rows.role(id),
         };
-        let base = thread_base::mark(location, role);
+        let base =
+            *known.base[role as usize].get_or_insert_with(|| thread_base::mark(location, role));
         Verdict { interesting, role, base, ..by_function }
     }
 

@@ -173,58 +173,58 @@ static LISTS: LazyLock<[Regex; 4]> = LazyLock::new(|| {
 
 /// Returns the role of a frame by the evidence alone; the user may have corrected it.
 pub(in crate::model) fn role(location: &Location, origin: Origin) -> Role {
-    let [native_runtime, java_runtime, waits, library_files] = &*LISTS;
+    role_by_name(location).unwrap_or_else(|| role_by_place(location, origin))
+}
+
+/// Returns the role that function, module and kind decide, whatever the place; `None` if they do
+/// not.
+pub(super) fn role_by_name(location: &Location) -> Option<Role> {
+    let [native_runtime, java_runtime, waits, _] = &*LISTS;
     let name = &*location.function;
     if let Some(role) = redacted::code_role(name) {
-        return role;
+        return Some(role);
     }
     if safepoint::is_marker(location) {
-        return Role::Marker;
+        return Some(Role::Marker);
     }
     if monitor::is_frame(location) || monitor::is_enter(location) {
-        return Role::Wait;
+        return Some(Role::Wait);
     }
+    let is_wait = || waits.is_match(name) || is_wait(location);
     match location.kind {
-        FrameKind::Marker | FrameKind::Thread => return Role::Marker,
-        FrameKind::Kernel => return Role::Kernel,
-        FrameKind::Java => {
-            return if waits.is_match(name) || is_wait(location) {
-                Role::Wait
-            } else if java_runtime.is_match(name) {
-                Role::Runtime
-            } else if JAVA_PLATFORM.iter().any(|package| name.starts_with(package)) {
-                Role::Library
-            } else {
-                match origin {
-                    Origin::App => Role::App,
-                    Origin::Library => Role::Library,
-                    Origin::Runtime => Role::Runtime,
-                    Origin::Unknown if begins_with_any(name, JAVA_LIBRARIES) => Role::Library,
-                    Origin::Unknown => Role::App,
-                }
-            };
-        }
+        FrameKind::Marker | FrameKind::Thread => Some(Role::Marker),
+        FrameKind::Kernel => Some(Role::Kernel),
+        FrameKind::Java if is_wait() => Some(Role::Wait),
+        FrameKind::Java if java_runtime.is_match(name) => Some(Role::Runtime),
+        FrameKind::Java => begins_with_any(name, JAVA_PLATFORM).then_some(Role::Library),
         // Stubs and adapters of HotSpot; what other compilers made for themselves.
-        FrameKind::Jit if &*location.module == "[jvm]" || is_builtin(name) => return Role::Runtime,
-        FrameKind::Native | FrameKind::Python | FrameKind::Jit => {}
+        FrameKind::Jit if &*location.module == "[jvm]" || is_builtin(name) => Some(Role::Runtime),
+        FrameKind::Native | FrameKind::Python | FrameKind::Jit => match () {
+            () if native_runtime.is_match(name) => Some(Role::Runtime),
+            () if is_wait() => Some(Role::Wait),
+            () => None,
+        },
     }
-    if native_runtime.is_match(name) {
-        return Role::Runtime;
-    }
-    if waits.is_match(name) || is_wait(location) {
-        return Role::Wait;
-    }
-    if location.file.as_deref().is_some_and(|file| library_files.is_match(file)) {
+}
+
+/// Returns the role of a frame whose name alone does not decide.
+pub(super) fn role_by_place(location: &Location, origin: Origin) -> Role {
+    let [.., library_files] = &*LISTS;
+    let name = &*location.function;
+    let is_java = location.kind == FrameKind::Java;
+    if !is_java && location.file.as_deref().is_some_and(|file| library_files.is_match(file)) {
         return Role::Library;
     }
-    match origin {
-        Origin::Library => return Role::Library,
-        Origin::Runtime => return Role::Runtime,
-        Origin::App | Origin::Unknown => {}
-    }
-    match segments(name)[..] {
-        [first, _, ..] if LIBRARY_NAMESPACES.contains(&first) => Role::Library,
-        _ if origin == Origin::Unknown && is_system_module(&location.module) => Role::Library,
+    match (origin, segments(name).as_slice()) {
+        (Origin::Library, _) => Role::Library,
+        (Origin::Runtime, _) => Role::Runtime,
+        (Origin::App, _) if is_java => Role::App,
+        (Origin::Unknown, _) if is_java => match begins_with_any(name, JAVA_LIBRARIES) {
+            true => Role::Library,
+            false => Role::App,
+        },
+        (_, [first, _, ..]) if LIBRARY_NAMESPACES.contains(first) => Role::Library,
+        (Origin::Unknown, _) if is_system_module(&location.module) => Role::Library,
         _ => Role::App,
     }
 }

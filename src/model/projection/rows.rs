@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::lines::Places;
 use super::monitor;
-use super::roles::role;
+use super::roles::{role_by_name, role_by_place};
 use super::safepoint;
 use super::units::unit;
 use crate::model::facts::tables::{FrameId, FrameKind, Location, Tables};
@@ -42,6 +42,8 @@ pub(super) struct Rows {
     /// The function of each location.
     function_of: Vec<u32>,
     by_function: HashMap<Function, u32>,
+    /// The role of each function, where its name decides.
+    named_roles: Vec<Option<Role>>,
     /// Whose code each location is, before the user's corrections.
     roles: Vec<Role>,
     /// The class, package and module of each location, which are locations too. Computed on first
@@ -107,9 +109,14 @@ impl Rows {
             kind: location.kind,
         };
         let next = self.by_function.len() as u32;
-        self.function_of.push(*self.by_function.entry(function).or_insert(next));
+        let function = *self.by_function.entry(function).or_insert(next);
+        self.function_of.push(function);
+        if function == next {
+            self.named_roles.push(role_by_name(location));
+        }
+        let role = self.named_roles[function as usize];
+        self.roles.push(role.unwrap_or_else(|| role_by_place(location, origin)));
         let of_line = Location { tier: None, ..location.clone() };
-        self.roles.push(role(location, origin));
         let location = Arc::new(location.clone());
         let places = Arc::make_mut(&mut self.places);
         places.locations.push(location.clone());

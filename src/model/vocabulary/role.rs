@@ -43,6 +43,8 @@ pub enum Role {
 }
 
 impl Role {
+    pub const COUNT: usize = 6;
+
     /// Returns the word in formats.
     pub fn word(self) -> &'static str {
         match self {
