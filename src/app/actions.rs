@@ -8,7 +8,7 @@ use super::list::{List, Step};
 use super::picker::Refusal;
 use super::prompt::{self, Ask, Prompt, Question};
 use super::view::View;
-use super::{AppState, Overlay};
+use super::{AppState, Overlay, WiderSearch};
 use crate::model::facts::tables::FrameKind;
 use crate::model::projection::settings::{
     Grouping, Level, Metric, Range, RollUp, SortColumn, Whose,
@@ -252,8 +252,12 @@ impl AppState {
                 Ok(pattern) => whose.push(Whose { pattern, mine: !is_mine }),
                 Err(_) => return self.say("this name is too long for a pattern"),
             }
-            let word = if is_mine { "not your code now" } else { "your code now" };
-            self.say(format!("{} is {word}; A on it takes that back", location.function));
+            // Under [`Level::Mine`] its row goes.
+            let word = match is_mine {
+                true => "not your code now; A on its row (o shows it) takes that back",
+                false => "your code now; A on it takes that back",
+            };
+            self.say(format!("{} is {word}", location.function));
         }
         self.project();
     }
@@ -295,10 +299,20 @@ impl AppState {
             self.say("nothing is searched for; / asks");
         } else if !self.view.next_match(step, rows) {
             if self.view.settings.level == Level::Mine {
-                self.set_level(Level::Chains);
-                self.view.search_after_next(step);
+                let expanded = self.view.expanded.clone();
+                self.set_level(Level::All);
+                self.wider_search = Some(WiderSearch { step, expanded });
                 return self.say("no match in your code: all frames are searched (o: yours alone)");
             }
+            self.say("no match");
+        }
+    }
+
+    /// Searches among all frames, which are shown now.
+    pub(super) fn end_wider_search(&mut self, search: WiderSearch, height: usize) {
+        if self.view.settings.level != Level::Mine && !self.view.next_match(search.step, height) {
+            self.set_level(Level::Mine);
+            self.view.open_as_before(search.expanded);
             self.say("no match");
         }
     }

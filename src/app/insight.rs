@@ -67,7 +67,7 @@ fn harm(health: &Health, interval: Ns) -> Option<String> {
     } else if truncated > 5.0 {
         Some(format!("{truncated:.0} % of the stacks are truncated"))
     } else if failed > 5.0 {
-        Some(format!("{failed:.0} % of the stacks end early: no unwind information"))
+        Some(format!("{failed:.0} % of the stacks end early"))
     } else if torn > 5.0 {
         Some(format!("{torn:.0} % of the stacks are torn"))
     } else if losses.stops > 0 {

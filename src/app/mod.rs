@@ -45,6 +45,7 @@ use layout::Layout;
 use list::{List, Step};
 use picker::Picker;
 use prompt::{Ask, Prompt};
+use row_path::Expanded;
 use view::View;
 
 use crate::model::facts::snapshot::Snapshot;
@@ -94,6 +95,15 @@ pub struct AppState {
     pub(crate) window: Ns,
     /// The range to restore when the key `0` is pressed again; `None` while `0` is not in effect.
     pub(crate) before_mark: Option<Range>,
+    /// A search that found nothing in the user's code goes on among all frames.
+    wider_search: Option<WiderSearch>,
+}
+
+struct WiderSearch {
+    /// 1: forward, -1: backward.
+    step: isize,
+    /// What was expanded before; it is again if nothing is found.
+    expanded: Expanded,
 }
 
 impl AppState {
@@ -121,6 +131,7 @@ impl AppState {
             ptrace_helps: false,
             window,
             before_mark: None,
+            wider_search: None,
             config,
         }
     }
@@ -303,6 +314,9 @@ impl AppState {
         }
         let height = usize::from(self.layout().rows);
         self.view.show(request, projection, height);
+        if let Some(search) = self.wider_search.take() {
+            self.end_wider_search(search, height);
+        }
     }
 
     /// Returns true while the view does not reflect the settings yet.

@@ -178,8 +178,4 @@ impl Expanded {
             None => {}
         }
     }
-
-    pub fn is_empty(&self) -> bool {
-        self.groups.is_empty() && !self.small_groups
-    }
 }

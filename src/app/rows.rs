@@ -3,7 +3,7 @@
 
 use crate::model::projection::settings::{Level, Settings};
 use crate::model::projection::{
-    Ordered, Projection, Siblings, Totals, is_drawn, is_small, swallowed_by,
+    Group, Ordered, Projection, Siblings, Totals, is_drawn, is_small, swallowed_by,
 };
 
 use super::row_path::{Branch, Expanded, GroupKey};
@@ -43,9 +43,7 @@ pub struct Row {
     pub parent: Option<u32>,
     /// Number of small rows that the line stands for.
     pub small: u32,
-    /// Time of the line in the metric, and the part of it that other lines would show if it were
-    /// opened, ns.
-    pub value: u64,
+    /// Time in the metric that other lines would show if it were opened, ns.
     pub hides: u64,
 }
 
@@ -92,10 +90,8 @@ impl Tree<'_> {
             .ordered
             .groups()
             .into_iter()
-            .filter(|at| {
-                is_shown(projection, self.settings, &projection.groups[*at as usize].total)
-            })
-            .partition(|at| self.is_short() && is_small(&self.ordered, value(at)));
+            .filter(|at| self.shows_group(*at))
+            .partition(|at| self.is_small_group(*at));
         for at in large {
             self.push_group(at, None, expanded, &mut rows);
         }
@@ -108,7 +104,7 @@ impl Tree<'_> {
             group: None,
             small: small.len() as u32,
             fold,
-            ..self.row(What::SmallGroups, 0, sum, sum)
+            ..self.row(What::SmallGroups, 0, sum)
         });
         if fold == Fold::Open {
             for at in small {
@@ -126,14 +122,14 @@ impl Tree<'_> {
         let me = rows.len() as u32;
         let value = group.total.value(self.ordered.metric);
         let own = group.own.value(self.ordered.metric);
-        rows.push(Row { fold, parent, ..self.row(What::Group(at), at, value, value - own) });
+        rows.push(Row { fold, parent, ..self.row(What::Group(at), at, value - own) });
         if fold == Fold::Open {
             let below = self.lines(projection.roots(group), branch, value);
             self.push(below, me, (1, false), None, at, rows);
         }
     }
 
-    fn row(&self, what: What, group: u32, value: u64, hides: u64) -> Row {
+    fn row(&self, what: What, group: u32, hides: u64) -> Row {
         Row {
             what,
             group: Some(group),
@@ -143,7 +139,6 @@ impl Tree<'_> {
             fold: Fold::Leaf,
             parent: None,
             small: 0,
-            value,
             hides,
         }
     }
@@ -172,7 +167,7 @@ impl Tree<'_> {
             fold: if lines.small_open { Fold::Open } else { Fold::Closed },
             parent: Some(parent),
             small: lines.small.len() as u32,
-            ..self.row(What::Small(node), group, sum, sum)
+            ..self.row(What::Small(node), group, sum)
         });
         if lines.small_open {
             let me = rows.len() as u32 - 1;
@@ -200,7 +195,7 @@ impl Tree<'_> {
             swallowed: drawn.swallowed,
             fold,
             parent: Some(parent),
-            ..self.row(What::Node(drawn.node), group, value, hides)
+            ..self.row(What::Node(drawn.node), group, hides)
         });
         if fold == Fold::Open {
             let below = self.lines(children, drawn.branch, value);
@@ -210,9 +205,24 @@ impl Tree<'_> {
         }
     }
 
-    /// Returns the lines that stand for `nodes`, whose caller has the time `whole`. A folded call
-    /// is replaced by the callee that has its time; what else it calls is small.
+    /// Returns the lines that stand for `nodes`, whose caller has the time `whole`.
     fn lines<'b>(&self, nodes: Siblings<'_>, branch: Option<&'b Branch>, whole: u64) -> Lines<'b> {
+        let mut drawn = self.drawn(nodes, branch);
+        drawn.sort_unstable_by(|a, b| self.ordered.by_node(a.node, b.node));
+        // Below a small row everything is small.
+        let sums_up = self.is_short() && !is_small(&self.ordered, whole);
+        let (small, rows) =
+            drawn.into_iter().partition(|drawn: &Drawn<'_>| sums_up && self.is_small(drawn));
+        Lines { rows, small, small_open: branch.is_some_and(|b| b.small_open) }
+    }
+
+    fn is_small(&self, drawn: &Drawn<'_>) -> bool {
+        is_small(&self.ordered, self.ordered.value(drawn.node))
+    }
+
+    /// Returns what stands for `nodes`, in any order. A folded call is replaced by the callee that
+    /// has its time; what else it calls is small.
+    fn drawn<'b>(&self, nodes: Siblings<'_>, branch: Option<&'b Branch>) -> Vec<Drawn<'b>> {
         let projection = self.ordered.projection;
         let below = |branch: Option<&'b Branch>, node: u32| {
             branch.and_then(|b| b.below(projection.name(node), self.settings.roll_up))
@@ -232,18 +242,30 @@ impl Tree<'_> {
             }
             drawn.push(Drawn { node, branch, swallowed });
         }
-        drawn.sort_unstable_by(|a, b| self.ordered.by_node(a.node, b.node));
-        // Below a small row everything is small.
-        let sums_up = self.is_short() && !is_small(&self.ordered, whole);
-        let (small, rows) = drawn.into_iter().partition(|d: &Drawn<'_>| {
-            sums_up && is_small(&self.ordered, self.ordered.value(d.node))
-        });
-        Lines { rows, small, small_open: branch.is_some_and(|b| b.small_open) }
+        drawn
     }
 
-    /// Returns the small nodes among those that stand for `nodes`.
-    pub fn small(&self, nodes: Siblings<'_>) -> Vec<u32> {
-        self.lines(nodes, None, u64::MAX).small.iter().map(|drawn| drawn.node).collect()
+    /// Returns the small nodes among those that stand for `nodes`, in any order.
+    pub fn small(&self, nodes: Siblings<'_>) -> impl Iterator<Item = u32> {
+        let small = self.drawn(nodes, None).into_iter().filter(|drawn| self.is_small(drawn));
+        small.map(|drawn| drawn.node)
+    }
+
+    /// Returns the groups that are summed up in one line, in any order.
+    pub fn small_groups(&self) -> impl Iterator<Item = &Group> {
+        let groups = (0..).zip(&self.ordered.projection.groups);
+        let small = groups.filter(|(at, _)| self.shows_group(*at) && self.is_small_group(*at));
+        small.map(|(_, group)| group)
+    }
+
+    fn shows_group(&self, group: u32) -> bool {
+        let projection = self.ordered.projection;
+        is_shown(projection, self.settings, &projection.groups[group as usize].total)
+    }
+
+    fn is_small_group(&self, group: u32) -> bool {
+        let total = &self.ordered.projection.groups[group as usize].total;
+        self.is_short() && is_small(&self.ordered, total.value(self.ordered.metric))
     }
 
     /// Returns whether the row is expandable and expanded. Any shown child makes it expandable: a

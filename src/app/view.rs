@@ -15,7 +15,7 @@ use crate::model::facts::tables::Location;
 use crate::model::projection::settings::Settings;
 use crate::model::projection::waits::Answer;
 use crate::model::projection::{
-    Method, Ordered, Projection, Siblings, Totals, confidence, heaviest, is_small,
+    Method, Ordered, Projection, Siblings, Totals, confidence, heaviest,
 };
 use crate::model::vocabulary::frame::{SECOND, ThreadKey};
 use crate::model::vocabulary::role::Role;
@@ -43,16 +43,15 @@ pub struct View {
     settled: bool,
     /// A key has moved or opened something: no row opens by itself any more.
     touched: bool,
-    /// The next projection names rows differently.
-    renamed: bool,
+    /// The next projection names rows differently; these are expanded then, or those that tell
+    /// most.
+    renamed: Option<Option<Expanded>>,
     pub methods_on: bool,
     /// Indexes into the projection's methods.
     pub method_rows: Vec<u32>,
     pub methods: List,
     pub(super) selected_method: Option<RowKey>,
     pub short_names: bool,
-    /// A search goes on in this direction once the next projection is shown.
-    search_on: Option<isize>,
     pub search: Option<Regex>,
     pub activity: Activity,
     /// The newest results of what threads wait for.
@@ -73,13 +72,12 @@ impl View {
             before_collapse: None,
             settled: false,
             touched: false,
-            renamed: false,
+            renamed: None,
             methods_on: false,
             method_rows: Vec::new(),
             methods: List::default(),
             selected_method: None,
             short_names: true,
-            search_on: None,
             search: None,
             activity: Activity::default(),
             waits: HashMap::new(),
@@ -91,36 +89,34 @@ impl View {
         self.snapshot = Some(request.snapshot);
         self.shown = request.settings;
         self.projection = projection;
-        if std::mem::take(&mut self.renamed) {
-            self.expanded = Expanded::default();
+        if let Some(expanded) = self.renamed.take() {
+            self.touched = expanded.is_some();
+            self.settled = false;
+            self.expanded = expanded.unwrap_or_default();
             self.before_collapse = None;
-            (self.settled, self.touched) = (false, false);
         }
         self.reorder(height);
-        if let Some(step) = self.search_on.take() {
-            self.next_match(step, height);
-        }
-    }
-
-    /// Searches again once the next projection is shown.
-    pub fn search_after_next(&mut self, step: isize) {
-        self.search_on = Some(step);
     }
 
     /// Applies another metric or order to the same projection.
     pub fn reorder(&mut self, height: usize) {
         let Settings { metric, sort, reverse, .. } = self.settings;
         (self.shown.metric, self.shown.sort, self.shown.reverse) = (metric, sort, reverse);
-        if !self.touched {
-            self.open_most_telling(height);
+        if self.touched {
+            return self.reshape(height);
         }
-        self.reshape(height);
+        self.rows = self.open_most_telling(height);
+        self.keep_line(height);
     }
 
-    /// Rebuilds the rows; the selected row keeps its line on the screen where possible.
+    /// Rebuilds the rows.
     pub fn reshape(&mut self, height: usize) {
-        let tree = self.drawing();
-        self.rows = tree.rows(&self.expanded);
+        self.rows = self.drawing().rows(&self.expanded);
+        self.keep_line(height);
+    }
+
+    /// The selected row keeps its line on the screen where possible.
+    fn keep_line(&mut self, height: usize) {
         let cursor = self.locate().unwrap_or(0);
         self.tree.follow(cursor, self.rows.len(), height);
 
@@ -168,33 +164,38 @@ impl View {
     /// Notes that the next projection names rows differently, so that the expanded rows are
     /// searched anew then.
     pub fn open_again(&mut self) {
-        self.renamed = true;
+        self.renamed = Some(None);
+    }
+
+    /// Notes that the next projection names rows as they were when these were expanded.
+    pub(super) fn open_as_before(&mut self, expanded: Expanded) {
+        self.renamed = Some(Some(expanded));
     }
 
     /// Opens the closed row that hides the most self time, again and again, until the screen is
     /// full or no row hides 2 % of what is shown. What it opened at the start it closes again as
-    /// long as little is known; later it only opens more.
-    fn open_most_telling(&mut self, height: usize) {
+    /// long as little is known; later it only opens more. Returns the rows.
+    fn open_most_telling(&mut self, height: usize) -> Vec<Row> {
         if !self.settled {
             self.expanded = Expanded::default();
-        }
-        let shown = u128::from(self.projection.total.value(self.shown.metric));
-        loop {
-            let rows = self.drawing().rows(&self.expanded);
-            let closed = rows.iter().filter(|row| row.fold == Fold::Closed);
-            let most = closed.reduce(|most, row| if row.hides > most.hides { row } else { most });
-            let Some(row) = most.filter(|row| u128::from(row.hides) * 50 >= shown.max(1)) else {
-                break;
-            };
-            if rows.len() >= height.max(1) {
-                break;
-            }
-            let path = self.path(row);
-            self.expanded.open(&path);
         }
         let known =
             |s: &Arc<Snapshot>| !s.health.naming && s.at >= s.session.started + SETTLES_AFTER;
         self.settled |= self.snapshot.as_ref().is_some_and(known);
+        let shown = u128::from(self.projection.total.value(self.shown.metric));
+        loop {
+            let rows = self.drawing().rows(&self.expanded);
+            if rows.len() >= height.max(1) {
+                return rows;
+            }
+            let closed = rows.iter().filter(|row| row.fold == Fold::Closed);
+            let most = closed.reduce(|most, row| if row.hides > most.hides { row } else { most });
+            let Some(row) = most.filter(|row| u128::from(row.hides) * 50 >= shown.max(1)) else {
+                return rows;
+            };
+            let path = self.path(row);
+            self.expanded.open(&path);
+        }
     }
 
     fn path(&self, row: &Row) -> Path {
@@ -290,8 +291,7 @@ impl View {
         };
         let of_small = |nodes: Siblings<'_>| {
             let tree = self.drawing();
-            let small = tree.small(nodes);
-            let total = sum(&mut small.iter().map(|node| projection.total(*node)));
+            let total = sum(&mut tree.small(nodes).map(|node| projection.total(node)));
             (total, Totals::default())
         };
         match row.what {
@@ -309,12 +309,9 @@ impl View {
                 group.map(|group| of_small(projection.roots(group))).unwrap_or_default()
             }
             What::SmallGroups => {
-                let metric = self.shown.metric;
-                let small = projection
-                    .groups
-                    .iter()
-                    .filter(|g| is_small(&self.ordered(), g.total.value(metric)));
-                (sum(&mut small.map(|group| group.total)), Totals::default())
+                let tree = self.drawing();
+                let total = sum(&mut tree.small_groups().map(|group| group.total));
+                (total, Totals::default())
             }
         }
     }

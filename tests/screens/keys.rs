@@ -294,11 +294,11 @@ fn a_function_is_called_mine_or_not_and_as_before() {
     assert!(!less.contains("▾ ShopController::checkout"), "{less}");
     // Its callees hang under its caller, and it is found among all frames.
     live.press("/checkout<enter>");
-    assert!(live.screen().contains("chains, all time"), "{}", live.screen());
+    assert!(live.screen().contains("all, all time"), "{}", live.screen());
     assert!(live.selected().contains("checkout"), "{}", live.screen());
     live.press("A");
     assert!(live.screen().contains("judged by where it comes from"), "{}", live.screen());
-    live.press("oo");
+    live.press("o");
     assert!(live.screen().contains("mine, all time"), "{}", live.screen());
     assert!(live.screen().contains("▾ ShopController::checkout"), "{}", live.screen());
 }
@@ -350,4 +350,20 @@ fn what_becomes_hot_later_opens_by_itself_until_a_key_moves() {
     live.press("j");
     live.press("fj <esc>");
     assert!(!live.screen().contains("▾ Cache::refresh"), "{}", live.screen());
+}
+
+#[test]
+fn a_search_goes_on_among_all_frames_and_comes_back_without_a_match() {
+    let mut live = Live::shop(80, 24);
+    live.press("<right>j");
+    let before = live.screen();
+    live.press("/start_thread<enter>");
+    assert!(live.screen().contains("all, all time"), "{}", live.screen());
+    assert!(live.selected().contains("start_thread"), "{}", live.screen());
+    let mut live = Live::shop(80, 24);
+    live.press("<right>j/no_such_function<enter>");
+    let rows = |screen: &str| screen.lines().skip(1).take(20).collect::<Vec<_>>().join("\n");
+    assert_eq!(rows(&live.screen()), rows(&before));
+    assert!(live.screen().contains("mine, all time"), "{}", live.screen());
+    assert!(live.screen().lines().last().is_some_and(|l| l.contains("no match")));
 }
