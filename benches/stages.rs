@@ -187,7 +187,12 @@ fn location(frame: RawFrame) -> Location {
 }
 
 fn settings() -> Settings {
-    Settings { range: Range::Cumulative { since: None }, ..Settings::default() }
+    Settings { range: Range::Cumulative { since: None }, ..live() }
+}
+
+/// The settings that the live view starts with.
+fn live() -> Settings {
+    AppConfig::default().settings
 }
 
 fn full() -> &'static Arc<Snapshot> {
@@ -454,7 +459,7 @@ fn key_to_frame() {
 /// Measures a minute of two redraws a second, every one with new figures.
 fn bytes_per_redraw() {
     let mut world = World::full();
-    let mut view = View::new(Arc::new(world.snapshot()), Settings::default());
+    let mut view = View::new(Arc::new(world.snapshot()), live());
     view.press(Key::Char('E'));
     let sent: Vec<usize> = (0..120)
         .map(|_| {

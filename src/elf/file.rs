@@ -258,6 +258,25 @@ mod tests {
     }
 
     #[test]
+    fn a_program_differs_from_a_shared_object_that_can_be_started() {
+        let is_program = |path: &std::path::Path| {
+            let bytes = std::fs::read(path).expect("readable");
+            Elf::parse(&bytes).expect("an ELF file").is_program(&bytes)
+        };
+        assert!(is_program(&std::env::current_exe().expect("we run")));
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("our mappings");
+        let paths = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
+        let libc =
+            paths.into_iter().find(|path| path.contains("/libc.so") || path.contains("/ld-"));
+        if let Some(libc) = libc {
+            assert!(!is_program(std::path::Path::new(libc)), "{libc}");
+        } else {
+            // Linked statically.
+            assert!(!maps.contains(".so"));
+        }
+    }
+
+    #[test]
     fn a_compressed_section_that_lies_about_its_size_is_left_alone() {
         let mut data = vec![1, 0, 0, 0, 0, 0, 0, 0];
         data.extend((INFLATED_CAP - 1).to_le_bytes());

@@ -10,6 +10,7 @@ use sampletop::model::vocabulary::frame::{
     Counters, Event, FileId, FrameCode, Losses, Marker, Ns, Observation, RawFrame, RawName, SECOND,
     Seen, Syscall, ThreadKey, ThreadKind, Tick,
 };
+use sampletop::model::vocabulary::role::Origin;
 
 pub const MS: Ns = 1_000_000;
 pub const START: Ns = 1000 * SECOND;
@@ -173,7 +174,13 @@ fn named(raw: RawFrame) -> Named {
         }
     };
     let build_id = build_id(raw).map(Into::into);
-    Named { build_id, ..Named::known(locations) }
+    let origin = match raw.decode() {
+        FrameCode::Code { offset: 3, .. } => Origin::Library,
+        FrameCode::Code { offset: 4, .. } => Origin::App,
+        FrameCode::Runtime { .. } => Origin::Runtime,
+        _ => Origin::Unknown,
+    };
+    Named { build_id, origin, ..Named::known(locations) }
 }
 
 /// `scan` observations of seven threads of two processes, for minutes or for some seconds. A fifth

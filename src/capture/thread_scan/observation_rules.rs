@@ -90,7 +90,6 @@ impl ThreadScan {
             context.events.push(event);
             let known = &mut self.known[index];
             known.key.start = found.start;
-            known.last = LastSeen::Nothing;
             known.at_start = false;
             // Descriptors refer to the thread that they were opened for.
             let fresh = self.tasks.thread(known.key.tid);

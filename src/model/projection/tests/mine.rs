@@ -49,6 +49,20 @@ fn rows_are_the_users_functions_and_what_they_call() {
 }
 
 #[test]
+fn the_first_call_out_of_the_users_code_names_the_way_out() {
+    let mut world = World::new();
+    world.fact("w", "main;pthread_mutex_lock;libm.so.6!more", State::Lock, 5);
+    assert_shows(
+        world.shows(&mine()),
+        "
+        w 5 0
+          main 5 5
+            pthread_mutex_lock 5 5
+    ",
+    );
+}
+
+#[test]
 fn entries_are_no_methods_and_their_time_is_self_time_of_the_caller() {
     let projection = shop().project(&mine());
     let mut methods: Vec<(String, u64, u64)> = projection
