@@ -10,7 +10,9 @@ use sampletop::formats;
 use sampletop::model::facts::recorder::{Limits, Recorder};
 use sampletop::model::facts::snapshot::{Health, Session, Snapshot, Target};
 use sampletop::model::facts::tables::{FrameKind, Location, Named, Tier};
-use sampletop::model::projection::settings::{Filter, Metric, Range, RollUp, Settings};
+use sampletop::model::projection::settings::{
+    Filter, Filters, Level, Metric, Range, RollUp, Settings,
+};
 use sampletop::model::vocabulary::frame::{
     Counters, Event, FileId, FrameCode, Losses, Marker, Ns, Observation, RawFrame, RawName, SECOND,
     Seen, Syscall, ThreadKey, Tick,
@@ -234,7 +236,27 @@ fn node<'a>(group: &'a Value, path: &[&str]) -> &'a Value {
 
 #[test]
 fn text_is_what_it_was() {
-    insta::assert_snapshot!("text", written(Format::Text, &whole()));
+    let mine = Settings { level: Level::Mine, ..whole() };
+    insta::assert_snapshot!("text", written(Format::Text, &mine));
+    insta::assert_snapshot!("text_all", written(Format::Text, &whole()));
+}
+
+#[test]
+fn a_text_of_idle_threads_shows_them_at_each_level() {
+    let threads = Filter::set(regex::Regex::new("^shop$").expect("a pattern"));
+    for level in Level::ALL {
+        let filters = Filters { threads: threads.clone(), ..Filters::default() };
+        let text = written(Format::Text, &Settings { level, filters, ..whole() });
+        for line in [
+            "! nothing to see: 1 thread waits for work\n",
+            "Idle         shown, because there is nothing else\n",
+            "all           4.000    100.0    1.00\n",
+        ] {
+            assert!(text.contains(line), "{line} at {level:?}: {text}");
+        }
+        let tree = &text[text.find("TREE").expect("a tree")..text.find("TOP").expect("a table")];
+        assert!(tree.contains("epoll_wait"), "{level:?}: {tree}");
+    }
 }
 
 #[test]

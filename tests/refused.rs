@@ -140,13 +140,24 @@ fn the_demo_is_stopped_where_perf_is_forbidden_and_only_told_of_where_that_is_to
 #[test]
 fn blocked_stacks_are_read_without_process_vm_readv() {
     let target = target("file");
-    let (code, report, _) = record(&[READ], &target, &["--idle", "--capture", "perf"]);
+    let more = ["--idle", "--capture", "perf", "--level", "all"];
+    let (code, report, _) = record(&[READ], &target, &more);
     assert_eq!((code, line(&report, "Capture").ends_with(" perf")), (Some(0), true), "{report}");
     assert!(line(&report, "Losses").contains("unwind failed 0"), "{report}");
     // Ten threads in five ways of waiting, each under its own three functions and the start of a
     // thread.
-    for wait in ["...7 __libc_read", "...6 epoll_wait", "...7 __clock_nanosleep"] {
-        assert!(report.contains(wait), "{wait}: {report}");
+    let tree = report.lines().skip_while(|line| !line.starts_with("TREE")).skip(2);
+    let stacks: String = tree
+        .map_while(|line| {
+            line.split_once("%  ")?.1.trim_start_matches([' ', '>']).split(' ').next()
+        })
+        .map(|name| format!("{name};"))
+        .collect();
+    for wait in
+        ["wait_in_read;__libc_read", "wait_in_epoll;epoll_wait", "wait_in_sleep;__nanosleep"]
+    {
+        let stack = format!(";start_thread;waiter;wait_outer;wait_middle;{wait};");
+        assert!(stacks.contains(&stack), "{stack}: {stacks}");
     }
 }
 

@@ -8,7 +8,7 @@
 //! row_path, rows, list  expansion and selection by path; rows of the tree; scrolling
 //! prompt, filters, picker, help   drawn over the view
 //! explain, activity, insight, title  the line about the selected row; those of the header
-//! label, short_names  names of rows
+//! short_names  names of functions in rows
 //! ```
 
 pub mod activity;
@@ -19,7 +19,6 @@ pub mod help;
 pub mod insight;
 pub mod key;
 pub mod keymap;
-pub mod label;
 pub mod layout;
 pub mod line_edit;
 pub mod list;

@@ -435,11 +435,11 @@ fn sampling(typed: &Typed) -> Result<Sampling, String> {
 
 /// Builds the initial display settings.
 fn settings(job: Job, given: &Given) -> Settings {
-    let (range, level) = match job {
-        Job::Live | Job::DemoLive => (Range::Rolling(ns(WINDOW)), Level::Mine),
-        _ => (Range::Cumulative { since: None }, Level::All),
+    let range = match job {
+        Job::Live | Job::DemoLive => Range::Rolling(ns(WINDOW)),
+        _ => Range::Cumulative { since: None },
     };
-    given.over(Settings { range, level, ..Settings::default() })
+    given.over(Settings { range, level: Level::Mine, ..Settings::default() })
 }
 
 fn given(typed: &Typed) -> Result<Given, String> {

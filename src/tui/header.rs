@@ -10,7 +10,8 @@ use super::theme::Theme;
 use crate::app::layout::Layout;
 use crate::app::{AppState, Severity, insight, title};
 use crate::model::facts::snapshot::{Snapshot, Target};
-use crate::model::projection::settings::Range;
+use crate::model::projection::About;
+use crate::model::projection::settings::{Metric, Range};
 use crate::model::vocabulary::frame::SECOND;
 use crate::model::vocabulary::state::State;
 
@@ -87,7 +88,11 @@ fn target(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme)
     };
     let clock = |at| theme.clock(&snapshot.session, at);
     let level = settings.level.word();
-    let time = insight::time_word(settings.metric);
+    let time = match settings.metric {
+        Metric::Wall => "all time",
+        Metric::Cpu => "cpu time",
+        Metric::Off => "time off cpu",
+    };
     let idle = if settings.idle { "idle shown" } else { "idle hidden" };
     let backend = &snapshot.capture;
     // The longest variant that leaves the target a third of the line.
@@ -194,7 +199,11 @@ fn threads(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme
 /// What matters most about this moment, or about the measurement.
 fn sentence(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
     let Some(insight) = insight::insight(app) else { return };
-    let style = if insight.warns { theme.severity(Severity::Warning) } else { theme.plain() };
+    let style = if insight.about == About::Harm {
+        theme.severity(Severity::Warning)
+    } else {
+        theme.plain()
+    };
     let room = pen.room().saturating_sub(3);
     pen.put("! ", theme.bold()).put(&cut_end(&insight.text, room, theme.glyphs.cut), style);
 }

@@ -5,9 +5,9 @@ use regex::Regex;
 use super::text::{Pen, cut_end, cut_start, width};
 use super::theme::Theme;
 use crate::app::AppState;
-use crate::app::label::Label;
 use crate::app::short_names;
 use crate::model::facts::tables::{FrameKind, Location};
+use crate::model::projection::Label;
 use crate::model::projection::settings::RollUp;
 
 /// Suffix of kernel functions' names.

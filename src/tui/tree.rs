@@ -8,7 +8,6 @@ use super::label;
 use super::text::{Pen, cut_end, width};
 use super::theme::Theme;
 use crate::app::AppState;
-use crate::app::label::label;
 use crate::app::rows::{Fold, Row, What};
 
 /// Minimum cells of a name, whatever its indentation.
@@ -86,10 +85,10 @@ fn draw_name(
             label::put_found(pen, &name, room, style, app, theme);
             pen.put(&right, theme.dim());
         }
-        What::Node(_) => {
-            if let Some(label) = label(&app.view, row) {
-                label::put(pen, &label, room, unresolved, app, theme);
-            }
+        What::Node(node) => {
+            let ordered = projection.ordered(&app.view.shown);
+            let label = crate::model::projection::label(&ordered, node, u32::from(row.swallowed));
+            label::put(pen, &label, room, unresolved, app, theme);
         }
         What::Small(_) | What::SmallGroups => {
             let what = if row.what == What::SmallGroups { "group" } else { "row" };

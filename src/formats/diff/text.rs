@@ -345,11 +345,12 @@ fn tree(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
                 lines += usize::from(nth > 0);
                 let node = &diff.nodes[chain[at] as usize];
                 let figures = format!("{}  ", figures(diff.per, &diff.change(&node.total)));
-                page.line(&Row { only: row.only || nth > 0, ..row }.line(
-                    figures,
-                    swallowed,
-                    &node.location,
-                ))?;
+                let mut line = Row { only: row.only || nth > 0, ..row }.line(figures);
+                if swallowed > 0 {
+                    line.push_str(&format!("...{swallowed} "));
+                }
+                line.push_str(&place(&node.location, WIDTH.saturating_sub(line.len())));
+                page.line(&line)?;
             }
             let last = chain.last().copied().unwrap_or(row.node);
             let children: Vec<u32> =

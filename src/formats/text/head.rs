@@ -3,13 +3,13 @@
 use std::io;
 
 use super::{Page, Report, count, seconds};
-use crate::formats::ascii::fit;
+use crate::formats::ascii::{ascii, fit};
 use crate::formats::dates;
 use crate::formats::grouping;
 use crate::formats::rename;
 use crate::model::facts::snapshot::{Session, Target};
-use crate::model::projection::settings::{Metric, Range};
-use crate::model::projection::{Method, Totals};
+use crate::model::projection::settings::{Level, Metric, Range};
+use crate::model::projection::{Method, Totals, insight};
 use crate::model::vocabulary::frame::Ns;
 
 /// Writes one line in logfmt, for grep: the target and the three most informative figures.
@@ -42,6 +42,16 @@ pub fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         line.push_str(&quoted(&top.location(settings.metric).function, left));
     }
     page.line(&line)
+}
+
+/// Writes what matters most, as the live view does above its rows.
+pub fn sentence(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
+    let Report { snapshot, projection, .. } = report;
+    let interval = snapshot.session.interval_ns;
+    match insight(snapshot, projection, interval, &|_| None) {
+        Some(insight) => page.line(&format!("! {}", ascii(&insight.text))),
+        None => Ok(()),
+    }
 }
 
 /// Returns the method with the largest self time.
@@ -213,6 +223,10 @@ pub fn settings(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         time(projection.total.wall_ns),
         time(projection.total.cpu_ns)
     );
+    let rows = match settings.level {
+        Level::Mine => format!("your {rows}"),
+        Level::Chains | Level::All => rows.to_owned(),
+    };
     let how = format!(
         "metric {}, rows are {rows}, threads by {}, {range}",
         settings.metric.word(),

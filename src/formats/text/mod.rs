@@ -3,14 +3,15 @@
 //! ```text
 //! mod      the order of the parts, and the page
 //! head     summary line, identity, conditions, settings and the time each hides
-//! tables   states, top 20 by self, the longest waits
-//! tree     the call tree, down to 1 %
+//! tree     the call tree, down to 1 %; label: names of its lines
+//! tables   top 20 by self, the longest waits, states
 //! ```
 //!
 //! Everything but printable ASCII is written as `\u{hex}`; names that are too long lose their
 //! middle.
 
 pub(super) mod head;
+mod label;
 mod tables;
 mod tree;
 pub(super) use tree::Row;
@@ -38,11 +39,22 @@ pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> i
         &Report {
             snapshot,
             settings,
-            projection: &project(snapshot, settings),
+            projection: &project_something(snapshot, settings),
             tree_lines: TREE_LINES,
         },
         out,
     )
+}
+
+/// Projects; idle time is shown if nothing else is left, at each level: who reads a report cannot
+/// ask for it any more.
+fn project_something(snapshot: &Snapshot, settings: &Settings) -> Projection {
+    let mut projection = project(snapshot, settings);
+    if projection.total.is_empty() && !projection.hidden.idle.is_empty() {
+        projection = project(snapshot, &Settings { idle: true, ..settings.clone() });
+        projection.only_idle = true;
+    }
+    projection
 }
 
 /// Writes the report in at most the given number of lines; the tree is shortened first.
@@ -53,7 +65,7 @@ pub fn write_within(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let lines = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'\n').count();
-    let projection = &project(snapshot, settings);
+    let projection = &project_something(snapshot, settings);
     let (mut whole, mut branchless) = (Vec::new(), Vec::new());
     render(&Report { snapshot, settings, projection, tree_lines: 0 }, &mut branchless)?;
     let tree_lines = max_lines.saturating_sub(lines(&branchless)).min(TREE_LINES);
@@ -82,13 +94,14 @@ pub(super) struct Report<'a> {
 pub(super) fn render(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let page = &mut Page { out };
     head::summary(report, page)?;
+    head::sentence(report, page)?;
+    head::settings(report, page)?;
+    tree::tree(report, page)?;
+    tables::top(report, page)?;
+    tables::waits(report, page)?;
+    tables::states(report, page)?;
     head::identity(&report.snapshot.session, &report.snapshot.targets, page)?;
     head::conditions(report, page)?;
-    head::settings(report, page)?;
-    tables::states(report, page)?;
-    tables::top(report, page)?;
-    tree::tree(report, page)?;
-    tables::waits(report, page)?;
     legend(page)
 }
 
@@ -125,7 +138,7 @@ fn legend(page: &mut Page<'_>) -> io::Result<()> {
         "STATE   where most of that time went:  run   on a core             rdy   wants a core",
         "        lock  a mutex or rwlock        wait  a condition or queue  io    read, recv, connect, fsync",
         "        poll  epoll, select, accept    sleep                       disk  uninterruptible",
-        "...N F  F, called through N functions that did nothing else",
+        "F -> G  F, which calls G for most of its time; -> G  what the line above calls elsewhere",
         "> F     F, called by the line above and by nothing else that is shown",
         "[...]   why a stack ends there, or what stands for time without a stack",
         "\\u{..}  a character that is not ASCII",

@@ -3,12 +3,13 @@
 use std::io;
 use std::sync::Arc;
 
+use super::label::fit_label;
 use super::{Page, Report, WIDTH, place, seconds, state};
 use crate::formats::ascii::fit;
 use crate::formats::dates;
 use crate::model::facts::history::FactKey;
 use crate::model::projection::settings::Metric;
-use crate::model::projection::{Group, Method, Node, is_of};
+use crate::model::projection::{Group, Label, Method, Node, is_of, label};
 use crate::model::vocabulary::state::State;
 
 /// Maximum rows of the table of functions.
@@ -73,9 +74,10 @@ pub fn waits(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let ordered = report.ordered();
     for group in ordered.groups() {
         let group = &report.projection.groups[group as usize];
-        super::tree::each(&ordered, ordered.roots(group), &mut |node| {
-            if node.own.longest_ns > 0 {
-                waits.push(Wait { group, node, thread: None });
+        super::tree::each(&ordered, ordered.roots(group), &mut |nth, node| {
+            // The wait of an entry is its caller's.
+            if node.own.longest_ns > 0 && !report.projection.is_entry(nth) {
+                waits.push(Wait { group, nth, node, thread: None });
             }
         });
     }
@@ -87,7 +89,7 @@ pub fn waits(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     page.title(&format!("{WAITS} LONGEST WAITS"))?;
     let what = report.settings.roll_up.heading();
     page.line(&format!("  SECONDS  BEGAN (UTC)              STATE    THREAD           {what}"))?;
-    for Wait { group, node, thread } in &waits {
+    for Wait { group, nth, node, thread } in &waits {
         let own = &node.own;
         let tables = &report.snapshot.tables;
         let state = match thread {
@@ -101,7 +103,8 @@ pub fn waits(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
             state.map_or("", State::word),
             fit(thread.map_or(&group.name, |fact| tables.name(fact.name)), 15),
         );
-        line.push_str(&place(node.location, WIDTH.saturating_sub(line.len())));
+        let label = Label { outer: Vec::new(), ..label(&ordered, *nth, 0) };
+        line.push_str(&fit_label(&label, WIDTH.saturating_sub(line.len())));
         page.line(&line)?;
     }
     match waits.is_empty() {
@@ -112,6 +115,7 @@ pub fn waits(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
 
 struct Wait<'a> {
     group: &'a Group,
+    nth: u32,
     node: Node<'a>,
     /// The thread that waited, and how.
     thread: Option<FactKey>,

@@ -1,6 +1,6 @@
 use super::*;
 use crate::formats::fixture::{self, Stack, ran, service, stack, waited};
-use crate::model::projection::settings::{Filter, Metric};
+use crate::model::projection::settings::{Filter, Level, Metric};
 use crate::model::vocabulary::state::State;
 use proptest::prelude::*;
 
@@ -13,6 +13,10 @@ fn on_paper(snapshot: &Snapshot, projection: &Projection, settings: &Settings) -
     render(&Report { snapshot, settings, projection, tree_lines: TREE_LINES }, &mut out)
         .expect("memory takes everything");
     String::from_utf8(out).expect("ASCII is UTF-8")
+}
+
+fn chains() -> Settings {
+    Settings { level: Level::Chains, ..Settings::default() }
 }
 
 /// Returns the lines of one part, without its title.
@@ -39,13 +43,13 @@ fn parts_come_in_order() {
     let text = rendered(&service(), &Settings::default());
     let heads = [
         "sampletop pid=42",
+        "Shown",
+        "TREE",
+        "TOP 20",
+        "10 LONGEST",
+        "STATE       SECONDS",
         "Version",
         "From",
-        "Shown",
-        "STATE ",
-        "TOP 20",
-        "TREE",
-        "10 LONGEST",
         "LEGEND",
     ];
     let places: Vec<_> = heads.iter().map(|head| text.find(head).expect(head)).collect();
@@ -67,15 +71,15 @@ fn the_first_line_says_it_all() {
 
 #[test]
 fn the_tree_collapses_and_indents_only_at_forks() {
-    let text = rendered(&service(), &Settings::default());
+    let text = rendered(&service(), &chains());
     let expected = [
         "worker-  (1 thread)",
-        "  ...1 run",
+        "  start -> run",
         "    checkout",
         "      query",
         "      price",
         "      > round",
-        "    ...1 lock",
+        "    audit -> lock",
         "    and 1 group of threads under 1 %",
     ];
     let names = names(&text);
@@ -86,7 +90,7 @@ fn the_tree_collapses_and_indents_only_at_forks() {
 
 #[test]
 fn the_least_share_can_be_chosen() {
-    let mut settings = Settings::default();
+    let mut settings = chains();
     settings.filters.min_percent = Filter::set(0.1);
     let all = names(&rendered(&service(), &settings));
     assert!(

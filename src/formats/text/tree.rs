@@ -6,10 +6,11 @@
 
 use std::io;
 
-use super::{Page, Report, WIDTH, count, place, state};
+use super::label::fit_label;
+use super::{Page, Report, WIDTH, count, state};
 use crate::formats::FRAMELESS;
-use crate::model::facts::tables::Location;
-use crate::model::projection::{Node, Ordered, Totals, chain};
+use crate::model::projection::settings::Level;
+use crate::model::projection::{Chain, Node, Ordered, Totals, chain, label};
 
 /// Minimum share of a row, percent, unless the settings say otherwise.
 const MIN_PERCENT: f64 = 1.0;
@@ -49,13 +50,24 @@ pub fn tree(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
             if lines > report.tree_lines {
                 return page.line(&ends_here);
             }
-            let chain = chain(&ordered, row.node);
+            let chain = match report.settings.level {
+                Level::All => Chain { last: row.node, swallowed: 0 },
+                Level::Mine | Level::Chains => chain(&ordered, row.node),
+            };
             let node = ordered.node(chain.last);
-            let figures = figures(report, &node.total, &node.own);
-            page.line(&row.line(figures, chain.swallowed as usize, node.location))?;
-            let children = ordered.children(chain.last);
-            let fork =
-                children.iter().filter(|child| is_drawn_node(report, **child, least)).count() > 1;
+            let mut line = row.line(figures(report, &node.total, &node.own));
+            let label = label(&ordered, chain.last, chain.swallowed);
+            line.push_str(&fit_label(&label, WIDTH.saturating_sub(line.len())));
+            page.line(&line)?;
+            let mut children = ordered.children(chain.last);
+            children.retain(|child| is_drawn_node(report, *child, least));
+            // The only way out of the user's code stands on the line already.
+            if let ([one], Some(_)) = (&children[..], label.inner)
+                && report.projection.is_entry(*one)
+            {
+                children.clear();
+            }
+            let fork = children.len() > 1;
             push(report, children, row.depth + usize::from(fork), !fork, least, &mut todo);
         }
     }
@@ -76,9 +88,8 @@ pub struct Row {
 }
 
 impl Row {
-    /// Formats the row: its position and name after its figures. `swallowed`: number of calls
-    /// between it and the line above that have no line.
-    pub fn line(self, figures: String, swallowed: usize, location: &Location) -> String {
+    /// Formats the row's position after its figures.
+    pub fn line(self, figures: String) -> String {
         let mut line = figures;
         match self.depth {
             depth if depth <= MAX_INDENT => line.push_str(&"  ".repeat(depth)),
@@ -91,10 +102,6 @@ impl Row {
         if self.only {
             line.push_str("> ");
         }
-        if swallowed > 0 {
-            line.push_str(&format!("...{swallowed} "));
-        }
-        line.push_str(&place(location, WIDTH.saturating_sub(line.len())));
         line
     }
 }
@@ -134,10 +141,10 @@ fn figures(report: &Report<'_>, total: &Totals, own: &Totals) -> String {
 }
 
 /// Calls `f` for every node below `roots`, callers before callees.
-pub fn each<'a>(ordered: &Ordered<'a>, roots: Vec<u32>, f: &mut dyn FnMut(Node<'a>)) {
+pub fn each<'a>(ordered: &Ordered<'a>, roots: Vec<u32>, f: &mut dyn FnMut(u32, Node<'a>)) {
     let mut todo: Vec<u32> = roots.into_iter().rev().collect();
     while let Some(node) = todo.pop() {
-        f(ordered.node(node));
+        f(node, ordered.node(node));
         todo.extend(ordered.children(node).into_iter().rev());
     }
 }

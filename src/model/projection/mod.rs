@@ -11,7 +11,8 @@
 //! tree, nodes, totals    the tree and its sums; methods, lines, columns: tables
 //! now                    what the threads do now: busy or waiting for work
 //! row_order, collapse    the order of rows, several calls on one line
-//! confidence             precision of a figure
+//! confidence, insight    precision of a figure; the sentence above the rows
+//! label                  what a row is called
 //! waits, monitor         what a blocked thread waits for, as text; entering a Java monitor
 //! ```
 
@@ -22,6 +23,8 @@ mod fact_reader;
 mod filter;
 mod group;
 mod idle;
+mod insight;
+mod label;
 mod lines;
 mod methods;
 mod monitor;
@@ -58,6 +61,8 @@ pub use collapse::{Chain, chain, heaviest, is_drawn, is_small, swallowed_by};
 pub use confidence::{Confidence, HITS_NEEDED, confidence, seconds_for_one_percent};
 pub use group::{ALL, INTERNAL, NO_MATCH};
 pub(in crate::model) use idle::{Mark, mark};
+pub use insight::{About, Insight, asked as asked_for_insight, insight};
+pub use label::{Label, label};
 pub use methods::Method;
 pub(in crate::model) use monitor::is_enter as is_monitor_enter;
 pub use nodes::Siblings;
@@ -128,7 +133,7 @@ pub struct Projection {
     pub hidden: Hidden,
     /// Idle time is shown only because nothing else is left.
     pub only_idle: bool,
-    /// What the threads do at the time of the snapshot, whatever the range and the filters.
+    /// What the threads do at the time of the snapshot, whatever the range.
     pub now: Now,
     /// Ordered by name.
     pub groups: Vec<Group>,
@@ -237,10 +242,13 @@ impl Projector {
     ) -> Projection {
         self.update(snapshot, settings);
         let Projector { rows, verdicts, groups, facts: facts_scratch, trees: scratch, .. } = self;
-        let now = Now::of(snapshot, verdicts);
         let shown =
             fact_reader::Reader::new(snapshot, settings, rows, verdicts, groups, facts_scratch)
                 .read(facts);
+
+        let shown_threads =
+            shown.seen.iter().map(|seen| shown.threads[seen.thread as usize]).collect();
+        let now = Now::of(snapshot, verdicts, &shown_threads);
 
         let parts = parts(snapshot, settings, &shown, groups);
         let mut rank = vec![0; groups.count()];

@@ -1,5 +1,7 @@
 //! What the threads do at the time of the snapshot: busy by state, or waiting for work.
 
+use rustc_hash::FxHashSet;
+
 use super::filter::Verdicts;
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::vocabulary::frame::{Ns, ThreadKey};
@@ -11,12 +13,17 @@ pub struct Now {
     pub busy: [u32; State::COUNT],
     /// Threads that wait for work.
     pub idle: u32,
-    /// The thread that has been blocked longest without waiting for work.
+    /// Of the threads that are shown, the one that has been blocked longest without waiting for
+    /// work.
     pub longest_wait: Option<ThreadKey>,
 }
 
 impl Now {
-    pub(super) fn of(snapshot: &Snapshot, verdicts: &Verdicts) -> Now {
+    pub(super) fn of(
+        snapshot: &Snapshot,
+        verdicts: &Verdicts,
+        shown: &FxHashSet<ThreadKey>,
+    ) -> Now {
         let mut now = Now::default();
         let mut since = Ns::MAX;
         for thread in &*snapshot.threads {
@@ -27,7 +34,7 @@ impl Now {
                 false => {
                     now.busy[state as usize] += 1;
                     let waits = !matches!(state, State::Run | State::Rdy | State::Stopped);
-                    if waits && thread.since < since {
+                    if waits && thread.since < since && shown.contains(&thread.thread) {
                         since = thread.since;
                         now.longest_wait = Some(thread.thread);
                     }

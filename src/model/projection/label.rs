@@ -1,10 +1,8 @@
 //! What a row of the tree is called: the user's function, the calls folded into its line, and the
 //! way out of the user's code that has most of its time.
 
-use super::rows::{Row, What};
-use super::view::View;
+use super::{Ordered, heaviest};
 use crate::model::facts::tables::Location;
-use crate::model::projection::heaviest;
 use crate::model::vocabulary::role::Role;
 
 #[derive(Clone, PartialEq, Debug)]
@@ -19,14 +17,13 @@ pub struct Label<'a> {
     pub is_entry: bool,
 }
 
-/// Returns the label of a row of the tree; `None` for rows that are no calls.
-pub fn label<'a>(view: &'a View, row: &Row) -> Option<Label<'a>> {
-    let What::Node(node) = row.what else { return None };
-    let projection = &view.projection;
-    let location = |node: u32| &**view.node_location(node);
+/// Returns the label of a row of the tree. `swallowed`: number of callers folded into its line.
+pub fn label<'a>(ordered: &Ordered<'a>, node: u32, swallowed: u32) -> Label<'a> {
+    let projection = ordered.projection;
+    let location = |node: u32| -> &'a Location { projection.location(node, ordered.metric) };
     let mut chain = vec![node];
     let mut at = node;
-    for _ in 0..row.swallowed {
+    for _ in 0..swallowed {
         let Some(caller) = projection.parent(at) else { break };
         chain.push(caller);
         at = caller;
@@ -38,19 +35,18 @@ pub fn label<'a>(view: &'a View, row: &Row) -> Option<Label<'a>> {
     let outer = chain[named + 1..].iter().filter(|node| !is_app(&name) || is_app(node));
     let mut outer: Vec<&Location> = outer.map(|node| location(*node)).collect();
     outer.reverse();
-    let ordered = projection.ordered(&view.shown);
     let inner = match named {
         0 => {
             let entries = projection.children(node).filter(|child| projection.is_entry(*child));
             let most = |entry: &u32| ordered.value(*entry) > ordered.own(node) / 2;
-            heaviest(&ordered, entries).filter(most)
+            heaviest(ordered, entries).filter(most)
         }
         _ => Some(node),
     };
-    Some(Label {
+    Label {
         outer,
         name: location(name),
         inner: inner.map(location),
         is_entry: projection.is_entry(node),
-    })
+    }
 }

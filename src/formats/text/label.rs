@@ -1,0 +1,34 @@
+//! What a line of the tree is called: `serve -> Cart::total  cart.rs:7 -> malloc`.
+
+use super::place;
+use crate::formats::ascii::{ascii, fit};
+use crate::model::facts::tables::Location;
+use crate::model::projection::Label;
+
+const CALLS: &str = "-> ";
+/// Minimum columns of what is called inside; less is no use.
+const INNER_LEAST: usize = 8;
+
+/// Formats a label in `width` columns. What does not fit goes in this order: callers, the outermost
+/// first; the module and the line; the end of what is called inside.
+pub fn fit_label(label: &Label<'_>, width: usize) -> String {
+    let mark = if label.is_entry { CALLS } else { "" };
+    let width = width.saturating_sub(mark.len());
+    let text = |location: &Location| ascii(&location.function).into_owned();
+    let inner = label.inner.map(|inner| format!(" {CALLS}{}", text(inner))).unwrap_or_default();
+    let name = text(label.name);
+    let beside = width.saturating_sub(name.len()).max(width / 2).min(inner.len());
+    let inner = if beside >= INNER_LEAST { fit(&inner, beside) } else { String::new() };
+    let name = place(label.name, width.saturating_sub(inner.len()));
+    let mut left = width.saturating_sub(name.len() + inner.len());
+    let mut callers = String::new();
+    for caller in label.outer.iter().rev() {
+        let caller = format!("{} {CALLS}", text(caller));
+        if caller.len() > left {
+            break;
+        }
+        left -= caller.len();
+        callers.insert_str(0, &caller);
+    }
+    format!("{mark}{callers}{name}{inner}")
+}

@@ -1,0 +1,154 @@
+//! The one sentence above the rows: what matters most about this moment, or about the measurement.
+
+use super::waits::{Asked, Facts, WaitsFor, describe};
+use super::{Projection, Totals};
+use crate::model::facts::snapshot::{Health, Snapshot, ThreadNow};
+use crate::model::vocabulary::frame::{Ns, SECOND};
+use crate::model::vocabulary::state::State;
+
+/// A wait of this duration is worth a sentence.
+const LONG: Ns = SECOND;
+
+/// What a sentence is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum About {
+    /// The program.
+    Target,
+    /// All threads that pass the filters wait for work.
+    Idle,
+    /// The measurement: figures may be wrong.
+    Harm,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Insight {
+    pub text: String,
+    pub about: About,
+}
+
+/// Returns the sentence; `None` if there is nothing to say. `interval`: that was asked for.
+/// `answer`: what a wait is for, where it was looked up.
+pub fn insight(
+    snapshot: &Snapshot,
+    projection: &Projection,
+    interval: Ns,
+    answer: &dyn Fn(&Asked) -> Option<WaitsFor>,
+) -> Option<Insight> {
+    let says = |text: String| Insight { text, about: About::Target };
+    if snapshot.session.is_foreign() {
+        return Some(says("samples of another tool".into()));
+    }
+    if let Some(text) = harm(&snapshot.health, interval) {
+        return Some(Insight { text, about: About::Harm });
+    }
+    let idle = match projection.only_idle {
+        true => projection.groups.iter().map(|group| group.threads.len()).sum(),
+        false if projection.total.is_empty() => projection.hidden.idle_threads as usize,
+        false => 0,
+    };
+    if idle > 0 {
+        let (s, verb) = if idle == 1 { ("", "waits") } else { ("s", "wait") };
+        let text = format!("nothing to see: {idle} thread{s} {verb} for work");
+        return Some(Insight { text, about: About::Idle });
+    }
+    let sentence = saturation(&projection.total, projection.elapsed(), snapshot)
+        .or_else(|| longest_wait(snapshot, projection, answer));
+    if let Some(text) = sentence {
+        return Some(says(text));
+    }
+    snapshot.health.naming.then(|| says("naming ...".into()))
+}
+
+/// Returns what about the measurement is beyond what is harmless.
+fn harm(health: &Health, interval: Ns) -> Option<String> {
+    let losses = &health.losses;
+    let percent = |part: u64, whole: u64| match whole {
+        0 => 0.0,
+        _ => part as f64 / whole as f64 * 100.0,
+    };
+    let all = losses.samples + losses.dropped;
+    let lost = percent(losses.dropped, all);
+    let failed = percent(losses.unwind_failed, losses.samples);
+    let (truncated, torn) =
+        (percent(losses.truncated, losses.samples), percent(losses.torn, losses.samples));
+    if lost > 1.0 {
+        Some(format!("{lost:.0} % of the samples are lost"))
+    } else if truncated > 5.0 {
+        Some(format!("{truncated:.0} % of the stacks are truncated"))
+    } else if failed > 5.0 {
+        Some(format!("{failed:.0} % of the stacks end early"))
+    } else if torn > 5.0 {
+        Some(format!("{torn:.0} % of the stacks are torn"))
+    } else if losses.stops > 0 {
+        Some(format!("threads are stopped for each sample: {} stops so far", losses.stops))
+    } else if health.interval_achieved_ns > 2 * interval && health.ticks > 100 {
+        let (got, asked) = (health.interval_achieved_ns / 1_000_000, interval / 1_000_000);
+        Some(format!("sampled every {got} ms, not {asked} ms, to limit the cost"))
+    } else if health.folded_facts > 0 {
+        Some("history is full: rare stacks are summed up as (other)".into())
+    } else {
+        None
+    }
+}
+
+/// Says that threads want more cores than there are.
+fn saturation(total: &Totals, elapsed: Ns, snapshot: &Snapshot) -> Option<String> {
+    let cores = (snapshot.session.cores_milli as f64 / 1000.0).max(0.1);
+    let of = |state: State| match elapsed {
+        0 => 0.0,
+        _ => total.states_ns[state as usize] as f64 / elapsed as f64,
+    };
+    let waiting = of(State::Rdy);
+    // Half of the threads that want a core, and one at least, wait for it.
+    (waiting >= 1.0 && waiting > of(State::Run)).then(|| {
+        format!(
+            "{waiting:.0} thread{} wait{} for a core, {:.1} of {} are used",
+            if waiting < 1.5 { "" } else { "s" },
+            if waiting < 1.5 { "s" } else { "" },
+            total.cores(elapsed),
+            (cores * 10.0).round() / 10.0,
+        )
+    })
+}
+
+/// Returns the thread that waits longest without waiting for work.
+fn longest(snapshot: &Snapshot, projection: &Projection) -> Option<(ThreadNow, State)> {
+    let state = |t: &ThreadNow| t.state.resolve(snapshot.tables.futex_kind(t.stack));
+    let key = projection.now.longest_wait?;
+    let thread = snapshot.threads.iter().find(|thread| thread.thread == key)?;
+    Some((*thread, state(thread)))
+}
+
+/// Says who waits longest, where, and for what.
+fn longest_wait(
+    snapshot: &Snapshot,
+    projection: &Projection,
+    answer: &dyn Fn(&Asked) -> Option<WaitsFor>,
+) -> Option<String> {
+    let (thread, state) = longest(snapshot, projection)?;
+    let waited = snapshot.at.saturating_sub(thread.since);
+    if waited < LONG {
+        return None;
+    }
+    let name = snapshot.tables.name(thread.name);
+    let seconds = waited / SECOND;
+    let duration = match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min", seconds / 60),
+        _ => format!("{} h", seconds / 3600),
+    };
+    let asked = Asked::of(snapshot, &thread);
+    let answer =
+        asked.and_then(|asked| answer(&asked).or_else(|| describe(&asked, &Facts::default())));
+    let what = match answer {
+        Some(waits) if waits.what != "futex" => waits.to_string(),
+        _ => state.word().to_owned(),
+    };
+    Some(format!("{name} waits {duration}: {what}"))
+}
+
+/// Returns the wait that [`insight`] is about, to be asked for.
+pub fn asked(snapshot: &Snapshot, projection: &Projection) -> Option<Asked> {
+    let (thread, _) = longest(snapshot, projection)?;
+    Asked::of(snapshot, &thread)
+}

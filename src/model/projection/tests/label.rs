@@ -1,0 +1,188 @@
+//! What lines are called, and the sentence above them.
+
+use super::*;
+use crate::model::facts::snapshot::ThreadNow;
+use crate::model::projection::settings::Level;
+use crate::model::vocabulary::frame::{Ns, SECOND};
+
+fn at(level: Level) -> Settings {
+    Settings { level, ..Settings::default() }
+}
+
+/// Returns the lines of the first group's heaviest path, as `outer -> name | inner`.
+fn lines(world: &mut World, settings: &Settings) -> Vec<String> {
+    let projection = world.project(settings);
+    let ordered = projection.ordered(settings);
+    let mut lines = Vec::new();
+    let mut next = ordered.roots(&projection.groups[ordered.groups()[0] as usize]);
+    while let Some(first) = next.first() {
+        let chain = chain(&ordered, *first);
+        let label = label(&ordered, chain.last, chain.swallowed);
+        let mut line: String =
+            label.outer.iter().map(|caller| format!("{} -> ", caller.function)).collect();
+        line += &label.name.function;
+        if let Some(inner) = label.inner {
+            line += &format!(" | {}", inner.function);
+        }
+        if label.is_entry {
+            line.insert_str(0, "entry ");
+        }
+        lines.push(line);
+        next = ordered.children(chain.last);
+    }
+    lines
+}
+
+#[test]
+fn a_line_is_named_by_the_users_function() {
+    let stack = "libc.so.6!clone3;main;serve;cart;libc.so.6!malloc;libc.so.6!grow";
+    let mut world = World::new();
+    world.fact("w", stack, State::Run, 5);
+    let own = ["main -> serve -> cart | malloc", "entry malloc"];
+    assert_eq!(lines(&mut world, &at(Level::Mine)), own);
+    // The whole chain is one line: of the calls outside of the user's code, only the last one.
+    assert_eq!(lines(&mut world, &at(Level::Chains)), ["main -> serve -> cart | grow"]);
+}
+
+#[test]
+fn a_way_out_is_named_if_it_has_most_of_the_functions_own_time() {
+    for (outside, expected) in [(4, "cart"), (5, "cart"), (6, "cart | malloc")] {
+        let mut world = World::new();
+        world.fact("w", "cart", State::Run, 10 - outside);
+        world.fact("w", "cart;libc.so.6!malloc", State::Run, outside);
+        assert_eq!(lines(&mut world, &at(Level::Mine))[0], expected, "{outside} of 10");
+    }
+}
+
+#[test]
+fn a_chain_without_the_users_code_is_named_by_its_last_call() {
+    let mut world = World::new();
+    world.fact("w", "libc.so.6!clone3;libc.so.6!malloc;libc.so.6!grow", State::Run, 5);
+    assert_eq!(lines(&mut world, &at(Level::Chains)), ["clone3 -> malloc -> grow"]);
+}
+
+/// One thread of the snapshot, with a fact of its wait.
+fn waits(world: &mut World, name: &str, (stack, state): (&str, State), since: Ns) -> ThreadNow {
+    let thread = ThreadKey { pid: 1, tid: since as u32, start: 1 };
+    world.fact_of(thread, name, stack, state, 5);
+    let key = world.facts.last().expect("just added").0;
+    ThreadNow {
+        thread,
+        name: key.name,
+        stack: key.stack,
+        state: key.state,
+        since,
+        syscall: None,
+        run_ns: 0,
+        recovered: false,
+    }
+}
+
+struct Moment {
+    world: World,
+    threads: Vec<ThreadNow>,
+    health: Health,
+}
+
+impl Moment {
+    /// Three threads wait: for work 50 s, for a lock 20 s and 7 s.
+    fn new() -> Moment {
+        let mut world = World::new();
+        let work = ("start_thread;loop;epoll_wait", State::Poll);
+        let lock = ("start_thread;serve;std::mutex::lock", State::Lock);
+        let threads = vec![
+            waits(&mut world, "pool-1", work, 50 * SECOND),
+            waits(&mut world, "old-1", lock, 80 * SECOND),
+            waits(&mut world, "young-1", lock, 93 * SECOND),
+        ];
+        let health = Health { interval_achieved_ns: 10_000_000, ..Health::default() };
+        Moment { world, threads, health }
+    }
+
+    fn insight(&mut self, settings: &Settings) -> Option<Insight> {
+        let mut snapshot = self.world.snapshot();
+        snapshot.at = 100 * SECOND;
+        snapshot.threads = self.threads.clone().into();
+        snapshot.health = self.health;
+        let projection = self.world.project_with(&mut Projector::default(), &snapshot, settings);
+        insight(&snapshot, &projection, 10_000_000, &|_| None)
+    }
+
+    fn says(&mut self, settings: &Settings) -> String {
+        self.insight(settings).map_or(String::new(), |insight| insight.text)
+    }
+}
+
+fn of_threads(pattern: &str) -> Settings {
+    let threads = Filter::set(regex::Regex::new(pattern).expect("a pattern"));
+    Settings { filters: Filters { threads, ..Filters::default() }, ..at(Level::Mine) }
+}
+
+#[test]
+fn the_sentence_is_about_the_longest_wait_that_is_shown() {
+    let mut moment = Moment::new();
+    assert_eq!(moment.says(&at(Level::Mine)), "old-1 waits 20 s: lock");
+    assert_eq!(moment.says(&of_threads("^young")), "young-1 waits 7 s: lock");
+    moment.threads[2].since = 100 * SECOND - SECOND + 1;
+    assert_eq!(moment.says(&of_threads("^young")), "", "below a second it is not worth a sentence");
+}
+
+#[test]
+fn that_there_is_nothing_to_see_is_said_of_the_threads_that_pass_the_filters() {
+    let mut moment = Moment::new();
+    let idle =
+        Insight { text: "nothing to see: 1 thread waits for work".into(), about: About::Idle };
+    assert_eq!(moment.insight(&of_threads("^pool")), Some(idle.clone()));
+    let all = Settings { level: Level::All, ..of_threads("^pool") };
+    assert_eq!(moment.insight(&all), Some(idle), "though it is shown");
+    assert_eq!(moment.insight(&of_threads("^none")), None);
+}
+
+#[test]
+fn harm_to_the_measurement_goes_first() {
+    for (harm, expected) in [
+        (
+            |h: &mut Health| (h.losses.samples, h.losses.dropped) = (90, 10),
+            "10 % of the samples are lost",
+        ),
+        (|h| (h.losses.samples, h.losses.truncated) = (100, 6), "6 % of the stacks are truncated"),
+        (|h| (h.losses.samples, h.losses.unwind_failed) = (100, 7), "7 % of the stacks end early"),
+        (|h| (h.losses.samples, h.losses.torn) = (100, 8), "8 % of the stacks are torn"),
+        (|h| h.losses.stops = 3, "threads are stopped for each sample: 3 stops so far"),
+        (
+            |h| (h.interval_achieved_ns, h.ticks) = (30_000_000, 101),
+            "sampled every 30 ms, not 10 ms, to limit the cost",
+        ),
+        (|h| h.folded_facts = 1, "history is full: rare stacks are summed up as (other)"),
+    ] as [(fn(&mut Health), &str); 7]
+    {
+        let mut moment = Moment::new();
+        harm(&mut moment.health);
+        let insight = moment.insight(&at(Level::Mine)).expect(expected);
+        assert_eq!((&*insight.text, insight.about), (expected, About::Harm));
+    }
+    // What is harmless is not told.
+    let mut moment = Moment::new();
+    let losses = &mut moment.health.losses;
+    (losses.samples, losses.dropped, losses.truncated) = (1000, 10, 50);
+    (losses.unwind_failed, losses.torn) = (50, 50);
+    (moment.health.interval_achieved_ns, moment.health.ticks) = (20_000_000, 101);
+    assert_eq!(moment.says(&at(Level::Mine)), "old-1 waits 20 s: lock");
+}
+
+#[test]
+fn threads_that_want_a_core_are_counted() {
+    // One core; `elapsed` is 100 ns.
+    for (ready, running, expected) in [
+        (99, 0, ""),
+        (100, 99, "1 thread waits for a core, 1.0 of 1 are used"),
+        (100, 100, ""),
+        (300, 100, "3 threads wait for a core, 1.0 of 1 are used"),
+    ] {
+        let mut moment = Moment::new();
+        moment.threads.clear();
+        moment.world.fact("w", "main", State::Run, running);
+        moment.world.fact("w", "main", State::Rdy, ready);
+        assert_eq!(moment.says(&at(Level::Mine)), expected, "{ready} ready, {running} running");
+    }
+}
