@@ -85,19 +85,6 @@ pub fn put(
     pen.put(&inner, inner_style.patch(theme.dim())).space(left);
 }
 
-/// Writes the name of a single function, as in [`put`].
-pub fn put_function(
-    pen: &mut Pen<'_>,
-    location: &Location,
-    cells: usize,
-    unresolved: bool,
-    app: &AppState,
-    theme: &Theme,
-) {
-    let label = Label { outer: Vec::new(), name: location, inner: None, is_entry: false };
-    put(pen, &label, cells, unresolved, app, theme);
-}
-
 /// Returns the function's name as the view shows it. Kernel functions are distinguishable without
 /// colour too.
 fn text(location: &Location, app: &AppState) -> String {

@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::columns::{Column, Columns, Figures};
-use super::label::put_function;
+use super::label;
 use super::text::{Pen, cut_end};
 use super::theme::Theme;
 use crate::app::AppState;
@@ -25,7 +25,8 @@ pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
                 Column::Name => {
                     pen.space(3);
                     let room = columns.name.saturating_sub(2);
-                    put_function(&mut pen, location, room, unresolved, app, theme);
+                    let label = method.label(view.shown.metric);
+                    label::put(&mut pen, &label, room, unresolved, app, theme);
                 }
                 Column::Module => {
                     let module = cut_end(&location.module, 18, theme.glyphs.cut);

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::label::fit_label;
-use super::{Page, Report, WIDTH, place, seconds, state};
+use super::{Page, Report, WIDTH, seconds, state};
 use crate::formats::ascii::fit;
 use crate::formats::dates;
 use crate::model::facts::history::FactKey;
@@ -58,7 +58,8 @@ pub fn top(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
             own.hits,
             state(own, report.settings.metric),
         );
-        line.push_str(&place(&location(method), WIDTH.saturating_sub(line.len())));
+        let label = method.label(report.settings.metric);
+        line.push_str(&fit_label(&label, WIDTH.saturating_sub(line.len())));
         page.line(&line)?;
     }
     match methods.len().saturating_sub(TOP) {

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+
 use super::columns::NONE;
 use super::lines::At;
 use super::nodes::Nodes;
-use super::{Group, Totals};
+use super::{Group, Label, Totals};
 use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::projection::settings::Metric;
 use crate::model::vocabulary::role::Role;
@@ -16,6 +18,8 @@ use crate::model::vocabulary::role::Role;
 pub struct Method {
     /// By [`Metric`], since the heaviest line differs.
     locations: [Arc<Location>; Metric::ALL.len()],
+    /// What it calls outside of the user's code for most of its own time, by [`Metric`].
+    entries: [Option<Arc<Location>>; Metric::ALL.len()],
     pub total: Totals,
     pub own: Totals,
     /// Number of distinct threads in which it was seen.
@@ -28,6 +32,16 @@ impl Method {
     /// Returns the row's name; under roll-up function `line` is its heaviest line (tie: lowest).
     pub fn location(&self, metric: Metric) -> &Arc<Location> {
         &self.locations[metric as usize]
+    }
+
+    /// Returns the row's name with the way out of the user's code that has most of its own time.
+    pub fn label(&self, metric: Metric) -> Label<'_> {
+        Label {
+            outer: Vec::new(),
+            name: self.location(metric),
+            inner: self.entries[metric as usize].as_deref(),
+            is_entry: false,
+        }
     }
 }
 
@@ -63,6 +77,7 @@ pub(super) fn methods(nodes: &Nodes, groups: &[Group], seen: &[(u32, u32)]) -> V
             let locations = Metric::ALL.map(|_| nodes.name(node).clone());
             methods.push(Method {
                 locations,
+                entries: Default::default(),
                 total: Totals::default(),
                 own: Totals::default(),
                 threads: 0,
@@ -84,7 +99,29 @@ pub(super) fn methods(nodes: &Nodes, groups: &[Group], seen: &[(u32, u32)]) -> V
     }
     count_threads(nodes, &methods_of, seen, &mut methods);
     choose_lines(nodes, &methods_of, &recursive, &mut methods);
+    choose_entries(nodes, &methods_of, &mut methods);
     methods
+}
+
+/// Chooses the entry that has more than half of each method's own time.
+fn choose_entries(nodes: &Nodes, methods_of: &[u32], methods: &mut [Method]) {
+    // By method and the entry's row: the first such entry, and the time of all.
+    let mut sums: FxHashMap<(u32, u32), (u32, Totals)> = FxHashMap::default();
+    for entry in (0..nodes.rows.len()).filter(|node| nodes.entries[*node]) {
+        let caller = nodes.parents[entry];
+        let Some(method) = methods_of.get(caller as usize) else { continue };
+        let key = (*method, nodes.rows[entry]);
+        let (_, sum) = sums.entry(key).or_insert((entry as u32, Totals::default()));
+        sum.add(&nodes.totals.get(entry as u32));
+    }
+    for ((method, _), (entry, sum)) in sums {
+        let Some(method) = methods.get_mut(method as usize) else { continue };
+        for metric in Metric::ALL {
+            if sum.value(metric) > method.own.value(metric) / 2 {
+                method.entries[metric as usize] = Some(nodes.name(entry).clone());
+            }
+        }
+    }
 }
 
 /// Returns which nodes are below another node of their method. Names of threads have no method and

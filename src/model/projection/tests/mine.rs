@@ -76,6 +76,19 @@ fn entries_are_no_methods_and_their_time_is_self_time_of_the_caller() {
         methods,
         [is("cart", 98, 90), is("compare", 8, 8), is("main", 98, 0), is("nothing", 2, 2)]
     );
+    let entry_of = |name: &str, metric| {
+        let method = projection
+            .methods()
+            .iter()
+            .find(|method| &*method.location(metric).function == name)
+            .expect("a method");
+        method.label(metric).inner.map(|entry| entry.function.to_string())
+    };
+    // 60 of 90 wait for the lock; of 30 on a core, 20 are in malloc.
+    assert_eq!(entry_of("cart", Metric::Wall).as_deref(), Some("std::mutex::lock"));
+    assert_eq!(entry_of("cart", Metric::Off).as_deref(), Some("std::mutex::lock"));
+    assert_eq!(entry_of("cart", Metric::Cpu).as_deref(), Some("malloc"));
+    assert_eq!(entry_of("main", Metric::Wall), None);
     let entries: Vec<&str> = (0..projection.node_count())
         .filter(|node| projection.is_entry(*node))
         .map(|node| &*projection.name(node).function)
