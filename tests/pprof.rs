@@ -209,7 +209,8 @@ fn labels_lines_and_remarks_are_there() {
     let snapshot = sessions::session(3, 120, false);
     std::fs::write(dir.path().join("p.pb.gz"), written(&snapshot, &whole())).expect("written");
     let tags = go_tool(&["-tags", "-unit=ns", "p.pb.gz"], dir.path());
-    for label in ["thread:", "group:", "state:", "pid:", "tid:", "work-1", "work-", "run", "idle:"]
+    for label in
+        ["thread:", "group:", "state:", "pid:", "tid:", "work-1", "work-", "run", "role:", "idle:"]
     {
         assert!(tags.contains(label), "{label}: {tags}");
     }

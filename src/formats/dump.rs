@@ -12,6 +12,7 @@ use super::{dates, json};
 use crate::model::facts::snapshot::{Session, Target};
 use crate::model::facts::tables::Location;
 use crate::model::vocabulary::frame::{Ns, ThreadKey, ThreadKind};
+use crate::model::vocabulary::role::Role;
 use crate::model::vocabulary::state::State;
 
 /// Columns of threads' names: what the kernel keeps of one, and as much of a runtime's as leaves
@@ -51,12 +52,13 @@ pub struct DumpThread {
     pub complete: bool,
     /// rbp was recovered by searching for linked frame records.
     pub recovered: bool,
-    /// Innermost first, including inlined frames; an incomplete stack ends in a marker.
-    pub frames: Vec<Location>,
+    /// Innermost first, including inlined frames, with whose code each is; an incomplete stack ends
+    /// in a marker.
+    pub frames: Vec<(Location, Role)>,
 }
 
 /// Writes text: threads with equal stacks together, in the order of their first, or with `each` one
-/// by one. The innermost frame is on top.
+/// by one. The innermost frame is on top; `>` marks the innermost of the user's code.
 pub fn write_text(dump: &Dump, each: bool, out: &mut dyn Write) -> io::Result<()> {
     let page = &mut Page { out };
     let pid = dump.targets.first().map_or(0, |target| target.pid);
@@ -106,8 +108,10 @@ pub fn write_text(dump: &Dump, each: bool, out: &mut dyn Write) -> io::Result<()
             page.line(&line)?;
         }
         let frames = alike.first().map_or(&[][..], |thread| &thread.frames);
-        for (depth, frame) in frames.iter().enumerate() {
-            let mut line = format!("        #{depth:<3} ");
+        let mine = frames.iter().position(|(_, role)| *role == Role::App);
+        for (depth, (frame, _)) in frames.iter().enumerate() {
+            let mark = if mine == Some(depth) { '>' } else { ' ' };
+            let mut line = format!("      {mark} #{depth:<3} ");
             line.push_str(&place(frame, WIDTH.saturating_sub(line.len())));
             page.line(&line)?;
         }
@@ -118,7 +122,7 @@ pub fn write_text(dump: &Dump, each: bool, out: &mut dyn Write) -> io::Result<()
 /// Groups the threads by stack: each list has the same frames.
 fn alike(threads: &[DumpThread]) -> Vec<Vec<&DumpThread>> {
     let mut lists: Vec<Vec<&DumpThread>> = Vec::new();
-    let mut by_stack: FxHashMap<&[Location], usize> = FxHashMap::default();
+    let mut by_stack: FxHashMap<&[(Location, Role)], usize> = FxHashMap::default();
     for thread in threads {
         let list = *by_stack.entry(&thread.frames).or_insert(lists.len());
         match lists.get_mut(list) {
@@ -181,7 +185,11 @@ impl<'a> ThreadLine<'a> {
             cpu_ms: json::Rounded::ms(thread.cpu_ns),
             complete: thread.complete,
             recovered: thread.recovered,
-            frames: thread.frames.iter().map(json::FrameLine::new).collect(),
+            frames: thread
+                .frames
+                .iter()
+                .map(|(location, role)| json::FrameLine::of_role(location, *role))
+                .collect(),
         }
     }
 }
@@ -202,8 +210,13 @@ mod tests {
             cpu_ns: 12_345_678,
             complete: true,
             recovered: tid == 44,
-            frames: frames.iter().map(|f| fixture::location(f)).collect(),
+            frames: frames.iter().map(|f| (fixture::location(f), role(f))).collect(),
         }
+    }
+
+    /// `audit` and what it calls inline are the user's.
+    fn role(function: &str) -> Role {
+        if matches!(function, "audit" | "round") { Role::App } else { Role::Library }
     }
 
     fn dump(threads: Vec<DumpThread>) -> Dump {
@@ -250,11 +263,11 @@ mod tests {
      44 worker-2         lock     cpu 12.346 ms  mutex held by worker-3
          frame pointer found by search
         #0   __lll_lock_wait  main.c:7  [app]
-        #1   audit  main.c:7  [app]
+      > #1   audit  main.c:7  [app]
         #2   run  main.c:7  [app]
 
      45 worker-3         run      cpu 12.346 ms
-        #0   round  main.c:7  [app]
+      > #0   round  main.c:7  [app]
         #1   audit  main.c:7  [app]
         #2   run  main.c:7  [app]
 ";
@@ -268,7 +281,7 @@ mod tests {
         let text = written(&service(), true);
         let body = text.split_once("Capture      perf\n\n").expect("a head").1;
         let lock = "        #0   __lll_lock_wait  main.c:7  [app]
-        #1   audit  main.c:7  [app]
+      > #1   audit  main.c:7  [app]
         #2   run  main.c:7  [app]
 ";
         let first = format!("     43 worker-1         lock     cpu 12.346 ms\n{lock}\n");
@@ -313,7 +326,7 @@ mod tests {
         let mut out = Vec::new();
         write_json(&service(), &mut out).expect("memory takes everything");
         let text = String::from_utf8(out).expect("UTF-8");
-        let start = r#"{"schema":"sampletop-dump/1","at":"2026-01-02T03:04:05.123Z","took_ms":12.346,"notice":null,"targets":[{"pid":42,"command":"app --port 80","runtime":"native"}],"threads":[{"pid":42,"tid":42,"name":"main","kind":"plain","state":"poll","waits_for":null,"cpu_ms":12.346,"complete":true,"recovered":false,"frames":[{"frame":"epoll_wait","file":"/src/app/main.c","line":7,"module":"/usr/bin/app","kind":"native","tier":null},"#;
+        let start = r#"{"schema":"sampletop-dump/1","at":"2026-01-02T03:04:05.123Z","took_ms":12.346,"notice":null,"targets":[{"pid":42,"command":"app --port 80","runtime":"native"}],"threads":[{"pid":42,"tid":42,"name":"main","kind":"plain","state":"poll","waits_for":null,"cpu_ms":12.346,"complete":true,"recovered":false,"frames":[{"frame":"epoll_wait","file":"/src/app/main.c","line":7,"module":"/usr/bin/app","kind":"native","tier":null,"role":"library"},"#;
         assert!(text.starts_with(start), "{text}");
         let value: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
         assert_eq!(value["threads"].as_array().map(Vec::len), Some(4));

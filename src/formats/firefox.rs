@@ -21,6 +21,7 @@ use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::projection::settings::{Metric, Range, Settings};
 use crate::model::projection::{Projection, Projector, Totals, project};
 use crate::model::vocabulary::frame::Ns;
+use crate::model::vocabulary::role::Role;
 use crate::model::vocabulary::state::State;
 
 use super::trees::{self, Step};
@@ -164,10 +165,11 @@ impl Profile {
                     callers.pop();
                     continue;
                 };
+                let role = shown.role(node);
                 let node = ordered.node(node);
                 let caller = callers.last().copied().flatten();
                 self.own(node.location, caller, &node.own, settings.metric, &mut parts);
-                let frame = self.frame(node.location, Category::of_kind(node.location.kind));
+                let frame = self.frame(node.location, Category::of_role(role));
                 callers.push(Some(self.stacks.place((frame, caller))));
             }
             self.own(
@@ -432,22 +434,20 @@ fn breakpad_id(build_id: &str) -> Option<String> {
     id.filter(|_| whole && all).map(|id| id.to_ascii_uppercase() + "0")
 }
 
-/// The page's colour categories: the state of a running or waiting stack, and the kind of code that
-/// called it.
+/// The page's colour categories: the state of a running or waiting stack, and whose code called it.
 struct Category;
 
 impl Category {
     /// A grey category for frames without one, which the page requires.
     const OTHER: usize = 0;
-    const KINDS: [FrameKind; 5] =
-        [FrameKind::Native, FrameKind::Kernel, FrameKind::Java, FrameKind::Python, FrameKind::Jit];
+    const ROLES: [Role; 5] = [Role::App, Role::Library, Role::Runtime, Role::Wait, Role::Kernel];
 
     fn of_state(state: usize) -> usize {
         Category::OTHER + 1 + state
     }
 
-    fn of_kind(kind: FrameKind) -> usize {
-        let place = Category::KINDS.iter().position(|known| *known == kind);
+    fn of_role(role: Role) -> usize {
+        let place = Category::ROLES.iter().position(|known| *known == role);
         place.map_or(Category::OTHER, |place| Category::OTHER + 1 + State::COUNT + place)
     }
 
@@ -464,14 +464,15 @@ impl Category {
             State::Disk => "magenta",
             State::Stopped => "brown",
         };
-        let kind = |kind: FrameKind| match kind {
-            FrameKind::Kernel => "purple",
-            FrameKind::Java => "lightred",
-            _ => "orange",
+        let role = |role: Role| match role {
+            Role::App => "orange",
+            Role::Library => "lightred",
+            Role::Kernel => "purple",
+            Role::Runtime | Role::Wait | Role::Marker => "grey",
         };
         let states = State::ALL.map(|s| category(s.word(), state(s)));
-        let kinds = Category::KINDS.map(|k| category(k.word(), kind(k)));
-        [category("other", "grey")].into_iter().chain(states).chain(kinds).collect()
+        let roles = Category::ROLES.map(|r| category(&format!("{} code", r.word()), role(r)));
+        [category("other", "grey")].into_iter().chain(states).chain(roles).collect()
     }
 }
 

@@ -6,14 +6,14 @@
 //! style.css    light and dark, wide and narrow
 //! profile.js   the tree, its sums under a metric, group or filter, a function's callers,
 //!              and where frames are drawn
-//! colour.js    by state, kind or module
+//! colour.js    by state, whose code, kind or module
 //! graph.js     the flame graph: draws its visible part
 //! table.js     functions, summed over all their callers
 //! main.js      the user's choices, and their effects on the other parts
 //! ```
 //!
 //! It shows what the settings show, idle time only with `--idle`; the metric, groups and filters
-//! can be changed on the page. Names are data: the page sets them as text, never as markup.
+//! can be changed on the page, and its rows: the user's own functions, or all. Names are data: the page sets them as text, never as markup.
 
 use std::io::{self, Write};
 
@@ -21,8 +21,9 @@ use serde::Serialize;
 
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::{FrameKind, Location};
-use crate::model::projection::settings::Settings;
-use crate::model::projection::{Projection, Totals, project};
+use crate::model::projection::settings::{Level, Settings};
+use crate::model::projection::{Ordered, Projection, Totals, project};
+use crate::model::vocabulary::role::Role;
 use crate::model::vocabulary::state::State;
 
 use super::trees::{self, Functions, Step};
@@ -38,17 +39,22 @@ const SCRIPTS: [&str; 5] = [
     include_str!("html/main.js"),
 ];
 
+/// The levels that the page has: its rows, and their order.
+const LEVELS: [Level; 2] = [Level::Mine, Level::All];
+
 pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> io::Result<()> {
-    render(snapshot, settings, &project(snapshot, settings), out)
+    let at = |level| project(snapshot, &Settings { level, ..settings.clone() });
+    render(snapshot, settings, &LEVELS.map(at), out)
 }
 
+/// `projections`: one for each of [`LEVELS`].
 pub(super) fn render(
     snapshot: &Snapshot,
     settings: &Settings,
-    projection: &Projection,
+    projections: &[Projection; LEVELS.len()],
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let data = data(snapshot, settings, projection)?;
+    let data = data(snapshot, settings, projections)?;
     // Each placeholder occurs once in the page.
     let (head, rest) = PAGE.split_once("/*STYLE*/").unwrap_or((PAGE, ""));
     let (body, rest) = rest.split_once("/*DATA*/").unwrap_or((rest, ""));
@@ -60,8 +66,8 @@ pub(super) fn render(
     out.write_all(end.as_bytes())
 }
 
-/// Name, kind, module, file, line. For a group the line is its number of threads.
-type Function<'a> = (&'a str, &'a str, &'a str, Option<&'a str>, Option<u32>);
+/// Name, kind, module, file, line, whose code. For a group the line is its number of threads.
+type Function<'a> = (&'a str, &'a str, &'a str, Option<&'a str>, Option<u32>, &'a str);
 
 #[derive(Serialize)]
 struct Data<'a> {
@@ -75,23 +81,43 @@ struct Data<'a> {
     /// ns; the resolution of waits.
     interval: u64,
     states: Vec<&'static str>,
+    /// The level that is shown first: index into `levels`.
+    level: usize,
+    levels: Vec<Tree<'a>>,
+}
+
+/// The call tree at one level.
+#[derive(Default, Serialize)]
+struct Tree<'a> {
     functions: Vec<Function<'a>>,
     /// By node in depth-first order, callers first: the parent's index. -1 for the root, whose
     /// children are the groups.
     parents: Vec<i64>,
     /// By node: index into `functions`.
     names: Vec<u32>,
+    /// The nodes that stand for what their caller, the user's function, calls elsewhere.
+    entries: Vec<i64>,
     /// Own time of nodes: node, cpu ns, hits, hits on a core, then for each state its number and
     /// wall ns.
     own: Vec<Vec<u64>>,
 }
 
 /// Returns the data as JSON that no name can break out of.
-fn data(snapshot: &Snapshot, settings: &Settings, projection: &Projection) -> io::Result<String> {
+fn data(
+    snapshot: &Snapshot,
+    settings: &Settings,
+    projections: &[Projection; LEVELS.len()],
+) -> io::Result<String> {
+    let shown = match settings.level {
+        Level::Mine => 0,
+        Level::Chains | Level::All => 1,
+    };
+    let projection = &projections[shown];
     let mut head = Vec::new();
     text::write_head(snapshot, settings, projection, &mut head)?;
-    let functions = Functions::new(projection, settings.metric);
-    let mut data = Data {
+    let functions =
+        projections.each_ref().map(|projection| Functions::new(projection, settings.metric));
+    let data = Data {
         title: trees::title(snapshot),
         conditions: trees::conditions(snapshot, settings, projection),
         head: String::from_utf8_lossy(&head).into_owned(),
@@ -99,38 +125,13 @@ fn data(snapshot: &Snapshot, settings: &Settings, projection: &Projection) -> io
         elapsed: projection.elapsed(),
         interval: snapshot.resolution(),
         states: State::ALL.map(State::word).to_vec(),
-        functions: functions.list.iter().map(|location| function(location)).collect(),
-        parents: Vec::new(),
-        names: Vec::new(),
-        own: Vec::new(),
+        level: shown,
+        levels: projections
+            .iter()
+            .zip(&functions)
+            .map(|(projection, functions)| Tree::new(projection, functions, settings))
+            .collect(),
     };
-    data.functions.push((FRAMELESS, FrameKind::Marker.word(), "", None, None));
-    let frameless = data.functions.len() as u32 - 1;
-    data.functions.push(("all", "group", "", None, None));
-    data.node(-1, frameless + 1, &Totals::default());
-    let ordered = projection.ordered(settings);
-    for group in ordered.groups() {
-        let group = &projection.groups[group as usize];
-        let threads = u32::try_from(group.threads.len()).unwrap_or(u32::MAX);
-        data.functions.push((&group.name, "group", "", None, Some(threads)));
-        let mut path = vec![data.node(0, data.functions.len() as u32 - 1, &Totals::default())];
-        for step in trees::walk(&ordered, group) {
-            let caller = path.last().copied().unwrap_or(0);
-            match step {
-                Step::Enter(node) => {
-                    path.push(data.node(
-                        caller,
-                        functions.of_node[node as usize],
-                        &ordered.node(node).own,
-                    ));
-                }
-                Step::Leave(_) => drop(path.pop()),
-            }
-        }
-        if !group.own.is_empty() {
-            data.node(path[0], frameless, &group.own);
-        }
-    }
     let json = serde_json::to_string(&data)?;
     // These characters occur only in strings. `<` could begin an end tag or a comment; scripts
     // treat the last two as line ends.
@@ -142,7 +143,45 @@ fn data(snapshot: &Snapshot, settings: &Settings, projection: &Projection) -> io
         .replace('\u{2029}', "\\u2029"))
 }
 
-impl Data<'_> {
+impl<'a> Tree<'a> {
+    fn new(projection: &'a Projection, functions: &'a Functions, settings: &Settings) -> Tree<'a> {
+        let named = functions.list.iter().zip(&functions.roles);
+        let mut tree = Tree {
+            functions: named.map(|(location, role)| function(location, *role)).collect(),
+            ..Tree::default()
+        };
+        let marker = (FrameKind::Marker.word(), Role::Marker.word());
+        tree.functions.push((FRAMELESS, marker.0, "", None, None, marker.1));
+        let frameless = tree.functions.len() as u32 - 1;
+        tree.functions.push(("all", "group", "", None, None, marker.1));
+        tree.node(-1, frameless + 1, &Totals::default());
+        let ordered = projection.ordered(settings);
+        for group in ordered.groups() {
+            let group = &projection.groups[group as usize];
+            let threads = u32::try_from(group.threads.len()).unwrap_or(u32::MAX);
+            tree.functions.push((&group.name, "group", "", None, Some(threads), marker.1));
+            let mut path = vec![tree.node(0, tree.functions.len() as u32 - 1, &Totals::default())];
+            for step in trees::walk(&ordered, group) {
+                let caller = path.last().copied().unwrap_or(0);
+                match step {
+                    Step::Enter(node) => {
+                        let name = functions.of_node[node as usize];
+                        let at = tree.node(caller, name, &own_without_entries(&ordered, node));
+                        if projection.is_entry(node) {
+                            tree.entries.push(at);
+                        }
+                        path.push(at);
+                    }
+                    Step::Leave(_) => drop(path.pop()),
+                }
+            }
+            if !group.own.is_empty() {
+                tree.node(path[0], frameless, &group.own);
+            }
+        }
+        tree
+    }
+
     /// Adds a node; returns its number.
     fn node(&mut self, parent: i64, name: u32, own: &Totals) -> i64 {
         let node = self.parents.len();
@@ -159,13 +198,31 @@ impl Data<'_> {
     }
 }
 
-fn function(location: &Location) -> Function<'_> {
+/// Returns a node's own time without that of its entries, which are frames of the graph too.
+fn own_without_entries(ordered: &Ordered<'_>, node: u32) -> Totals {
+    let projection = ordered.projection;
+    let mut own = ordered.node(node).own;
+    for entry in projection.children(node).filter(|child| projection.is_entry(*child)) {
+        let entry = ordered.node(entry).total;
+        own.wall_ns = own.wall_ns.saturating_sub(entry.wall_ns);
+        own.cpu_ns = own.cpu_ns.saturating_sub(entry.cpu_ns);
+        own.hits = own.hits.saturating_sub(entry.hits);
+        own.cpu_hits = own.cpu_hits.saturating_sub(entry.cpu_hits);
+        for (own, entry) in own.states_ns.iter_mut().zip(entry.states_ns) {
+            *own = own.saturating_sub(entry);
+        }
+    }
+    own
+}
+
+fn function(location: &Location, role: Role) -> Function<'_> {
     (
         &location.function,
         location.kind.word(),
         &location.module,
         location.file.as_deref(),
         location.line,
+        role.word(),
     )
 }
 

@@ -18,6 +18,7 @@ use crate::model::facts::snapshot::{Health, Snapshot, Target};
 use crate::model::facts::tables::{FrameKind, Location, Tables};
 use crate::model::projection::settings::{Filter, Range, Settings};
 use crate::model::projection::{Group, Node, Ordered, Projection, Totals, project};
+use crate::model::vocabulary::role::Role;
 use crate::model::vocabulary::state::State;
 
 use super::{FRAMELESS, dates};
@@ -49,13 +50,16 @@ pub(super) fn render(
 fn write_group(ordered: &Ordered<'_>, group: &Group, out: &mut dyn Write) -> io::Result<()> {
     let write = |node, parent, out: &mut dyn Write| {
         let Node { location, total, own, .. } = ordered.node(node);
-        Ok(serde_json::to_writer(out, &NodeLine::new(parent, location, &total, &own))?)
+        let frame = FrameLine::of_role(location, ordered.projection.role(node));
+        Ok(serde_json::to_writer(out, &NodeLine::new(parent, frame, &total, &own))?)
     };
     let written = write_nodes(ordered.roots(group), |node| ordered.children(node), write, out)?;
     // The group's total is the sum of its roots, so time without a frame needs a root too.
     if !group.own.is_empty() {
         separate(written, out)?;
-        serde_json::to_writer(out, &NodeLine::new(None, &frameless(), &group.own, &group.own))?;
+        let location = frameless();
+        let frame = FrameLine::of_role(&location, Role::Marker);
+        serde_json::to_writer(out, &NodeLine::new(None, frame, &group.own, &group.own))?;
     }
     Ok(())
 }
@@ -390,13 +394,13 @@ struct NodeLine<'a> {
 impl<'a> NodeLine<'a> {
     fn new(
         parent: Option<usize>,
-        location: &'a Location,
+        frame: FrameLine<'a>,
         total: &Totals,
         own: &Totals,
     ) -> NodeLine<'a> {
         NodeLine {
             parent,
-            frame: FrameLine::new(location),
+            frame,
             wall_ms: Rounded::ms(total.wall_ns),
             self_wall_ms: Rounded::ms(own.wall_ns),
             cpu_ms: Rounded::ms(total.cpu_ns),
@@ -419,6 +423,9 @@ pub(super) struct FrameLine<'a> {
     module: &'a str,
     kind: &'static str,
     tier: Option<&'static str>,
+    /// Whose code it is; absent in a diff.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'static str>,
 }
 
 impl<'a> FrameLine<'a> {
@@ -430,7 +437,12 @@ impl<'a> FrameLine<'a> {
             module: &location.module,
             kind: location.kind.word(),
             tier: location.tier.map(|tier| tier.word()),
+            role: None,
         }
+    }
+
+    pub fn of_role(location: &'a Location, role: Role) -> FrameLine<'a> {
+        FrameLine { role: Some(role.word()), ..FrameLine::new(location) }
     }
 }
 

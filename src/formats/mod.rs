@@ -61,7 +61,7 @@ pub fn write(
         Format::Classic => classic::write(snapshot, all, out),
         Format::Speedscope => speedscope::write(snapshot, all, out),
         Format::Svg => svg::write(snapshot, all, out),
-        Format::Html => html::write(snapshot, all, out),
+        Format::Html => html::write(snapshot, settings, out),
         Format::Firefox => firefox::write(snapshot, all, out),
         Format::Sampletop => saved::write(snapshot, settings, out),
     }

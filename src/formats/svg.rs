@@ -15,6 +15,7 @@ use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::FrameKind;
 use crate::model::projection::settings::Settings;
 use crate::model::projection::{Group, Ordered, Projection, project};
+use crate::model::vocabulary::role::Role;
 
 use super::trees::{self, Step};
 use super::{FRAMELESS, folded};
@@ -100,12 +101,12 @@ impl Stacks {
     ) {
         let mut stack = String::new();
         folded::push(&mut stack, &group.name);
-        self.paint(&mut stack, 0, FrameKind::Thread);
+        self.paint(&mut stack, 0, (FrameKind::Thread, Role::Marker));
         let own = group.own.value(settings.metric);
         if own >= least {
             let caller = stack.len();
             folded::push(&mut stack, FRAMELESS);
-            self.paint(&mut stack, caller, FrameKind::Marker);
+            self.paint(&mut stack, caller, (FrameKind::Marker, Role::Marker));
             self.line(&stack, own);
             stack.truncate(caller);
         }
@@ -128,7 +129,8 @@ impl Stacks {
                     open.push((stack.len(), shown.own.value(settings.metric)));
                     let caller = stack.len();
                     folded::push_frame(&mut stack, shown.location, settings.roll_up);
-                    self.paint(&mut stack, caller, shown.location.kind);
+                    let role = ordered.projection.role(node);
+                    self.paint(&mut stack, caller, (shown.location.kind, role));
                 }
                 Step::Leave(node) if dropped == Some(node) => dropped = None,
                 Step::Leave(_) if dropped.is_some() => {}
@@ -143,12 +145,12 @@ impl Stacks {
     }
 
     /// Makes the name after the caller's stack parseable and drawable, and sets its colour.
-    fn paint(&mut self, stack: &mut String, caller: usize, kind: FrameKind) {
+    fn paint(&mut self, stack: &mut String, caller: usize, code: (FrameKind, Role)) {
         let start = if caller == 0 { 0 } else { caller + 1 };
         let name = drawable(&folded::guarded(&stack[start..]));
         stack.truncate(start);
         stack.push_str(&name);
-        self.colors.insert(&name, color(kind, &name));
+        self.colors.insert(&name, color(code, &name));
     }
 
     fn line(&mut self, stack: &str, ns: u64) {
@@ -165,9 +167,10 @@ fn drawable(text: &str) -> String {
 
 const GREY: Color = Color { r: 208, g: 208, b: 212 };
 
-/// Returns the colour of the kind. Functions of a kind differ slightly, by their names, so that
+/// Returns the colour of the kind, paler where it is not the user's own code. Functions of a kind
+/// differ slightly, by their names, so that
 /// neighbours are distinguishable.
-fn color(kind: FrameKind, name: &str) -> Color {
+fn color((kind, role): (FrameKind, Role), name: &str) -> Color {
     // FNV-1a: the same colour in every file.
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -182,7 +185,14 @@ fn color(kind: FrameKind, name: &str) -> Color {
         FrameKind::Marker => (175, 175, 180),
         FrameKind::Thread => return GREY,
     };
-    Color { r, g, b }
+    // What is not the user's own is paler.
+    let pale = match role {
+        Role::App | Role::Kernel | Role::Marker => 0,
+        Role::Library => 5,
+        Role::Runtime | Role::Wait => 8,
+    };
+    let mix = |part: u8| ((u16::from(part) * (10 - pale) + 235 * pale) / 10) as u8;
+    Color { r: mix(r), g: mix(g), b: mix(b) }
 }
 
 #[cfg(test)]

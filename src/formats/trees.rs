@@ -8,6 +8,7 @@ use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::Location;
 use crate::model::projection::settings::{Metric, Settings};
 use crate::model::projection::{Group, Ordered, Projection};
+use crate::model::vocabulary::role::Role;
 
 use super::dates;
 
@@ -15,6 +16,8 @@ use super::dates;
 /// head a part of a group.
 pub struct Functions {
     pub list: Vec<Arc<Location>>,
+    /// Whose code each is.
+    pub roles: Vec<Role>,
     /// Index into `list`, by node.
     pub of_node: Vec<u32>,
 }
@@ -23,17 +26,19 @@ impl Functions {
     pub fn new(projection: &Projection, metric: Metric) -> Functions {
         let mut list: Vec<Arc<Location>> =
             projection.methods().iter().map(|method| method.location(metric).clone()).collect();
+        let mut roles: Vec<Role> = projection.methods().iter().map(|method| method.role).collect();
         let mut heads: HashMap<Arc<Location>, u32> = HashMap::new();
         let mut head = |node: u32| {
             *heads.entry(projection.name(node).clone()).or_insert_with_key(|name| {
                 list.push(name.clone());
+                roles.push(projection.role(node));
                 list.len() as u32 - 1
             })
         };
         let methods = projection.method_of_nodes();
         let of_node =
             (0..).zip(methods).map(|(node, method)| method.unwrap_or_else(|| head(node))).collect();
-        Functions { list, of_node }
+        Functions { list, roles, of_node }
     }
 }
 

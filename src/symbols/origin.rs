@@ -79,7 +79,8 @@ pub fn of(path: &Path, is_program: bool) -> Origin {
     let base = base.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
     if RUNTIME_LIBRARIES.contains(&base) {
         Origin::Runtime
-    } else if SYSTEM.iter().any(|directory| text.starts_with(directory))
+    } else if ["[vdso]", "[vsyscall]"].contains(&&*text)
+        || SYSTEM.iter().any(|directory| text.starts_with(directory))
         || PACKAGES.iter().any(|directory| text.contains(directory))
     {
         Origin::Library
@@ -104,6 +105,9 @@ mod tests {
             ("/usr/lib/postgresql/15/lib/plpgsql.so", false, Origin::Library),
             ("/usr/local/lib/libuv.so.1.0.0", false, Origin::Library),
             ("/lib64/ld-linux-x86-64.so.2", false, Origin::Library),
+            // What the kernel maps into each process.
+            ("[vdso]", false, Origin::Library),
+            ("[vsyscall]", false, Origin::Library),
             ("/srv/app/venv/lib/python3.11/site-packages/x/_x.so", false, Origin::Library),
             ("/srv/app/node_modules/bcrypt/bcrypt.node", false, Origin::Library),
             ("/usr/lib/jvm/java-17/bin/java", true, Origin::Runtime),

@@ -69,12 +69,19 @@ found.caller = await line();
 await page.keyboard.press('Escape');
 found.back = await line();
 
+// The user's own functions: the same time on fewer rows, and what they call elsewhere.
+const levels = page.locator('#levels label');
+await levels.nth(0).click();
+found.mine = { rows: await table(), line: await line() };
+await levels.nth(1).click();
+found.all = { rows: await table(), line: await line() };
+
 // One group, the other direction, the other colours and theme.
 found.group = await page.locator('#groups option').nth(1).textContent();
 await page.locator('#groups').selectOption({ index: 1 });
 found.grouped = await line();
 await page.locator('#directions label').nth(1).click();
-for (const by of ['kind', 'module', 'state']) await page.locator('#colours').selectOption(by);
+for (const by of ['role', 'kind', 'module', 'state']) await page.locator('#colours').selectOption(by);
 await page.locator('#theme').click();
 await page.locator('#about summary').click();
 await page.setViewportSize({ width: 420, height: 800 });

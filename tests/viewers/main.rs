@@ -13,7 +13,8 @@ use sampletop::config::Format;
 use sampletop::formats;
 use sampletop::formats::saved;
 use sampletop::model::facts::snapshot::Snapshot;
-use sampletop::model::projection::settings::{Filter, Metric, Range, Settings};
+use sampletop::model::projection::project;
+use sampletop::model::projection::settings::{Filter, Level, Metric, Range, Settings};
 use serde_json::Value;
 
 /// Everything that was seen; idle time, too, as `json` has it.
@@ -501,6 +502,33 @@ fn a_browser_shows_the_page_and_walks_through_it() {
         "{}",
         text("back")
     );
+    // The user's own functions: what they call elsewhere is their own time.
+    assert_eq!(
+        (&seen["all"]["rows"], &seen["all"]["line"]),
+        (&seen["rows"]["wall"], &seen["back"])
+    );
+    assert_eq!(seen["mine"]["line"], seen["back"], "the time is the same");
+    let mine = project(&snapshot, &Settings { level: Level::Mine, ..settings.clone() });
+    let mut wanted: BTreeMap<&str, f64> = BTreeMap::new();
+    for method in mine.methods() {
+        *wanted.entry(method.location(Metric::Wall).function.trim()).or_default() +=
+            method.own.wall_ns as f64 / 1e6;
+    }
+    let mut own: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+    for row in seen["mine"]["rows"].as_array().expect("rows") {
+        let cells = texts(row);
+        let (time, step) = page_time(cells[0]);
+        let sum = own.entry(cells[3]).or_default();
+        *sum = (sum.0 + time, sum.1 + step);
+    }
+    for (name, (time, step)) in &own {
+        let ms = wanted.get(name).copied().unwrap_or(0.0);
+        is_near(*time, ms, *step, name);
+    }
+    let heaviest = wanted.iter().max_by(|a, b| a.1.total_cmp(b.1)).expect("a function");
+    assert!(own.contains_key(heaviest.0), "{heaviest:?}: {own:?}");
+    assert!(own.len() < functions(&stacks, Metric::Wall).len(), "{own:?}");
+
     let group = text("group").split(" (").next().expect("a name");
     let wanted: f64 =
         stacks.iter().filter(|(stack, _)| stack[0] == group).map(|(_, time)| time[0]).sum();

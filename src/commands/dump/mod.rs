@@ -14,10 +14,12 @@ use crate::formats;
 use crate::formats::dump::{Dump, DumpThread};
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::{FrameKind, Location};
-use crate::model::projection::settings::Filters;
+use crate::model::projection::role_of;
+use crate::model::projection::settings::Settings;
 use crate::model::projection::waits::{Answer, Asked};
 use crate::model::transform::redact::Redactor;
 use crate::model::vocabulary::frame::{Marker, Ns, ThreadKey, ThreadKind};
+use crate::model::vocabulary::role::Role;
 use crate::session::source::{Source, Waited};
 use crate::session::timed;
 use stacks::{Stacks, is_young};
@@ -92,7 +94,7 @@ fn dump(
         &output.redacted(&snapshot),
         took_ns,
         &waits,
-        &config.settings.filters,
+        &config.settings,
         redactor.as_ref(),
     );
     let written = match output.format() {
@@ -110,43 +112,47 @@ fn build_dump(
     snapshot: &Snapshot,
     took_ns: Ns,
     waits: &[Answer],
-    filters: &Filters,
+    settings: &Settings,
     redactor: Option<&Redactor>,
 ) -> Dump {
-    let tables = &snapshot.tables;
+    let (tables, filters) = (&snapshot.tables, &settings.filters);
     let waits: HashMap<ThreadKey, &Answer> =
         waits.iter().map(|answer| (answer.asked.thread, answer)).collect();
-    let mut threads: Vec<DumpThread> = snapshot
-        .threads
-        .iter()
-        .filter(|now| !(filters.skip_daemon && tables.kind(now.name) != ThreadKind::Plain))
-        .map(|now| {
-            let mut frames: Vec<Location> = Vec::new();
-            for frame in tables.frames_innermost_first(now.stack) {
-                // Within one raw frame the names are outermost first.
-                frames.extend(tables.named(frame).locations.iter().rev().cloned());
-            }
-            frames.retain(|frame| !(filters.no_kernel && frame.kind == FrameKind::Kernel));
-            frames.dedup_by(|a, b| a.is_unnamed_kernel() && b.is_unnamed_kernel());
-            if frames.is_empty() {
-                frames.push(marker(Marker::NotSampled));
-            }
-            DumpThread {
-                thread: now.thread,
-                name: Arc::clone(tables.name(now.name)),
-                kind: tables.kind(now.name),
-                state: now.state.resolve(tables.futex_kind(now.stack)),
-                waits_for: waits.get(&now.thread).map(|answer| match redactor {
-                    Some(redactor) => redactor.waits_for(answer).to_string(),
-                    None => answer.waits_for.to_string(),
-                }),
-                cpu_ns: now.run_ns,
-                complete: frames.iter().all(|f| f.kind != FrameKind::Marker),
-                recovered: now.recovered,
-                frames,
-            }
-        })
-        .collect();
+    let mut threads: Vec<DumpThread> =
+        snapshot
+            .threads
+            .iter()
+            .filter(|now| !(filters.skip_daemon && tables.kind(now.name) != ThreadKind::Plain))
+            .map(|now| {
+                let mut frames: Vec<(Location, Role)> = Vec::new();
+                for frame in tables.frames_innermost_first(now.stack) {
+                    let named = tables.named(frame);
+                    // Within one raw frame the names are outermost first.
+                    frames.extend(named.locations.iter().rev().map(|location| {
+                        (location.clone(), role_of(settings, location, named.origin))
+                    }));
+                }
+                frames.retain(|(frame, _)| !(filters.no_kernel && frame.kind == FrameKind::Kernel));
+                frames.dedup_by(|(a, _), (b, _)| a.is_unnamed_kernel() && b.is_unnamed_kernel());
+                if frames.is_empty() {
+                    frames.push((marker(Marker::NotSampled), Role::Marker));
+                }
+                DumpThread {
+                    thread: now.thread,
+                    name: Arc::clone(tables.name(now.name)),
+                    kind: tables.kind(now.name),
+                    state: now.state.resolve(tables.futex_kind(now.stack)),
+                    waits_for: waits.get(&now.thread).map(|answer| match redactor {
+                        Some(redactor) => redactor.waits_for(answer).to_string(),
+                        None => answer.waits_for.to_string(),
+                    }),
+                    cpu_ns: now.run_ns,
+                    complete: frames.iter().all(|(frame, _)| frame.kind != FrameKind::Marker),
+                    recovered: now.recovered,
+                    frames,
+                }
+            })
+            .collect();
     threads.sort_by_key(|t| (t.thread.pid, t.thread.tid));
     Dump {
         session: Arc::clone(&snapshot.session),

@@ -148,8 +148,8 @@ fn stacks_say_what_was_called_where_and_in_which_state() {
         stacks.into_iter().map(|stack| path(number(stack))).collect::<Vec<_>>()
     };
     let named = |name: &str, category: &str| (name.to_owned(), Value::from(category));
-    assert_eq!(stacks("waits"), [[named("0x4", "native"), named("0x5", "io")]]);
-    assert_eq!(stacks("runs")[0], [named("0x2", "native"), named("0x0", "run")]);
+    assert_eq!(stacks("waits"), [[named("0x4", "app code"), named("0x5", "io")]]);
+    assert_eq!(stacks("runs")[0], [named("0x2", "app code"), named("0x0", "run")]);
     for (name, table) in
         shared.as_object().expect("tables").iter().filter(|(_, table)| table.is_object())
     {

@@ -4,7 +4,8 @@
 (() => {
   const element = (id) => document.getElementById(id);
   const data = JSON.parse(element('data').textContent);
-  const whole = new Profile(data);
+  const levels = data.levels.map((tree) => new Profile({ ...data, ...tree }));
+  let whole = levels[data.level];
   // The graph's profile: the whole, or the callers of a function.
   let profile = whole;
   const colours = new Colours(profile);
@@ -53,10 +54,10 @@
     const tip = element('tip');
     tip.hidden = node < 0;
     if (node < 0) return;
-    const [, kind, module, file, line] = data.functions[profile.func[node]];
+    const [, kind, module, file, line, role] = profile.data.functions[profile.func[node]];
     tip.replaceChildren(make('b', '', graph.label(node)));
     const place = file ? file + (line === null ? '' : ':' + line) : module;
-    if (place && node > 0) tip.append(make('div', 'place', `${place}${kind === 'native' ? '' : '  [' + kind + ']'}`));
+    if (place && node > 0) tip.append(make('div', 'place', `${place}${kind === 'native' ? '' : '  [' + kind + ']'}${role === 'app' || role === kind ? '' : '  [' + role + ']'}`));
     const list = make('dl');
     const row = (name, ns) => {
       list.append(make('dt', '', name), make('dd', '', time(ns)), make('dd', '', percent(ns, view.total[0])));
@@ -108,12 +109,12 @@
     let wanted = null;
     if (search) {
       const found = pattern(search);
-      wanted = data.functions.map(([name]) => found.test(name));
+      wanted = whole.data.functions.map(([name]) => found.test(name));
       table.search(wanted);
     } else if (table.wanted) {
       table.search(null);
     }
-    if (!wanted && marked >= 0) wanted = data.functions.map((_, at) => at === marked);
+    if (!wanted && marked >= 0) wanted = whole.data.functions.map((_, at) => at === marked);
     let sum = 0, frames = 0;
     for (let node = 1; wanted && node < profile.count; node++) {
       if (!wanted[profile.func[node]] || view.total[node] === 0) continue;
@@ -126,11 +127,11 @@
     element('matched').textContent = wanted ? `${percent(sum, view.total[0])} in ${frames} frame${frames === 1 ? '' : 's'}` : '';
     const button = element('only');
     button.hidden = only < 0 && marked < 0;
-    const name = data.functions[only >= 0 ? only : Math.max(0, marked)][0];
+    const name = whole.data.functions[only >= 0 ? only : Math.max(0, marked)][0];
     button.textContent = only >= 0 ? `\u2715 only with ${name}` : `Only stacks with ${name}`;
     const other = element('callers');
     other.hidden = chosen.callers < 0 && marked < 0;
-    other.textContent = chosen.callers >= 0 ? `\u2715 callers of ${data.functions[chosen.callers][0]}` : 'Its callers';
+    other.textContent = chosen.callers >= 0 ? `\u2715 callers of ${whole.data.functions[chosen.callers][0]}` : 'Its callers';
     graph.marked = wanted;
     graph.ask();
   }
@@ -165,11 +166,15 @@
     made.value = value;
     groups.append(made);
   };
-  option(`all ${whole.children[0].length}`, -1);
-  for (const node of whole.children[0]) {
-    const threads = data.functions[whole.func[node]][4];
-    option(`${whole.name(node)} (${threads} thread${threads === 1 ? '' : 's'})`, node);
-  }
+  const listGroups = () => {
+    groups.replaceChildren();
+    option(`all ${whole.children[0].length}`, -1);
+    for (const node of whole.children[0]) {
+      const threads = whole.data.functions[whole.func[node]][4];
+      option(`${whole.name(node)} (${threads} thread${threads === 1 ? '' : 's'})`, node);
+    }
+  };
+  listGroups();
   groups.addEventListener('change', () => {
     chosen.group = Number(groups.value);
     refresh();
@@ -200,6 +205,12 @@
     colours.choose(profile, colours.by);
     refresh();
   };
+  choice('levels', ['Your code', 'All'], data.level, (at) => {
+    whole = levels[at];
+    listGroups();
+    callersOf(-1);
+    graph.zoomTo(0);
+  });
   element('callers').addEventListener('click', () => callersOf(chosen.callers < 0 ? chosen.marked : -1));
   const dark = matchMedia('(prefers-color-scheme: dark)');
   dark.addEventListener('change', () => graph.ask());

@@ -10,6 +10,9 @@ class Profile {
     this.count = n;
     this.parent = Int32Array.from(data.parents);
     this.func = Int32Array.from(data.names);
+    // What a function of the user calls elsewhere.
+    this.entry = new Uint8Array(n);
+    for (const node of data.entries) this.entry[node] = 1;
     // Subtrees are spans: [node, end).
     this.end = new Int32Array(n);
     this.depth = new Int32Array(n);
@@ -48,7 +51,7 @@ class Profile {
   }
 
   name(node) {
-    return this.data.functions[this.func[node]][0];
+    return (this.entry[node] ? '\u203a ' : '') + this.data.functions[this.func[node]][0];
   }
 
   // Returns [state, ns], the longest first.
@@ -81,13 +84,17 @@ class Profile {
   }
 
   // Returns by function its own time and that of stacks that contain it. A recursive function
-  // counts once per stack.
+  // counts once per stack. The time of an entry is its caller's own.
   functions(view) {
     const functions = this.data.functions.map((facts, at) => ({ at, facts, own: 0, total: 0, hits: 0 }));
     const open = new Int32Array(functions.length);
     const stack = [];
     for (let node = 1; node < this.count; node++) {
       while (stack.length && this.end[stack[stack.length - 1]] <= node) open[this.func[stack.pop()]]--;
+      if (this.entry[node]) {
+        functions[this.func[this.parent[node]]].own += view.own[node];
+        continue;
+      }
       const row = functions[this.func[node]];
       row.own += view.own[node];
       if (open[row.at] === 0) {
@@ -147,7 +154,7 @@ class Profile {
       names.push(data.names[node]);
       for (const child of children[node].reverse()) todo.push(child);
     }
-    return new Profile({ ...data, parents, names, own: data.own.map(([node, ...figures]) => [place[node], ...figures]) });
+    return new Profile({ ...data, entries: [], parents, names, own: data.own.map(([node, ...figures]) => [place[node], ...figures]) });
   }
 
   // Returns whether there are too few observations for a reliable figure, each of them short.

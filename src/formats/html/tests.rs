@@ -6,7 +6,8 @@ use crate::model::projection::settings::Metric;
 
 fn written(stacks: &[Stack], settings: &Settings) -> String {
     let mut out = Vec::new();
-    render(&fixture::snapshot(), settings, &fixture::projection(stacks), &mut out)
+    let projections = [fixture::projection(stacks), fixture::projection(stacks)];
+    render(&fixture::snapshot(), settings, &projections, &mut out)
         .expect("memory takes everything");
     String::from_utf8(out).expect("UTF-8")
 }
@@ -32,9 +33,10 @@ fn the_page_holds_every_stack_with_its_figures() {
     stacks.push(stack("main", &[], ran(3, 1)));
     let data = read(&written(&stacks, &Settings { metric: Metric::Cpu, ..Settings::default() }));
     assert_eq!((&data["metric"], &data["elapsed"]), (&1.into(), &10_000_000_000_u64.into()));
-    let (parents, names) = (numbers(&data["parents"]), numbers(&data["names"]));
+    let tree = &data["levels"][1];
+    let (parents, names) = (numbers(&tree["parents"]), numbers(&tree["names"]));
     let name =
-        |node: i64| data["functions"][names[node as usize] as usize][0].as_str().expect("a name");
+        |node: i64| tree["functions"][names[node as usize] as usize][0].as_str().expect("a name");
     let path = |node: i64| {
         let outer = |node: &i64| Some(parents[*node as usize]).filter(|parent| *parent >= 0);
         let nodes = std::iter::successors(Some(node), outer);
@@ -43,7 +45,7 @@ fn the_page_holds_every_stack_with_its_figures() {
         names.join(";")
     };
     let mut found: Vec<(String, Vec<i64>)> =
-        (data["own"].as_array().expect("figures").iter().map(numbers))
+        (tree["own"].as_array().expect("figures").iter().map(numbers))
             .map(|own| (path(own[0]), own[1..].to_vec()))
             .collect();
     found.sort();
@@ -98,7 +100,7 @@ fn names_cannot_end_the_data() {
     assert_eq!(page.matches("</script>").count(), PAGE.matches("</script>").count());
     assert!(!page.contains("<!--") && !page.contains(['\u{2028}', '\u{2029}']), "{page}");
     let data = read(&page);
-    let read: Vec<&str> = data["functions"]
+    let read: Vec<&str> = data["levels"][1]["functions"]
         .as_array()
         .expect("functions")
         .iter()
@@ -111,5 +113,5 @@ fn names_cannot_end_the_data() {
 fn depth_is_no_matter() {
     let deep: Vec<&str> = std::iter::repeat_n("r", 20_000).collect();
     let data = read(&written(&[stack("g", &deep, ran(1, 1))], &Settings::default()));
-    assert_eq!(numbers(&data["parents"]).len(), 20_002);
+    assert_eq!(numbers(&data["levels"][1]["parents"]).len(), 20_002);
 }

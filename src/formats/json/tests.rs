@@ -45,7 +45,7 @@ fn the_schema_is_kept_field_by_field() {
     assert_eq!(keys(&group["threads"][0]), ["pid", "tid", "name", "kind"]);
     let states = ["run", "rdy", "lock", "wait", "io", "poll", "sleep", "disk", "stopped"];
     assert_eq!(keys(&group["states_ms"]), states);
-    let node = "parent frame file line module kind tier wall_ms self_wall_ms cpu_ms self_cpu_ms hits self_hits cpu_hits \
+    let node = "parent frame file line module kind tier role wall_ms self_wall_ms cpu_ms self_cpu_ms hits self_hits cpu_hits \
                 longest_ms states_ms";
     assert_eq!(keys(&group["nodes"][0]), node.split_whitespace().collect::<Vec<_>>());
     assert_eq!(keys(&group["nodes"][0]["states_ms"]), states);

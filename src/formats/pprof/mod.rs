@@ -23,6 +23,7 @@ use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::projection::settings::{Level, Metric, Settings};
 use crate::model::projection::{self, Frame, Sample, Samples};
 use crate::model::vocabulary::frame::ThreadKind;
+use crate::model::vocabulary::role::Role;
 use proto::{Function, Label, Line, Mapping, Profile, ValueType};
 
 pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> io::Result<()> {
@@ -82,7 +83,8 @@ struct What {
     /// The metric shown first.
     first: Metric,
     period: Metric,
-    labels: fn(&Sample, &mut Tables) -> Vec<Label>,
+    /// Also gets whose code the innermost frame is.
+    labels: fn(&Sample, Option<Role>, &mut Tables) -> Vec<Label>,
     /// Samples with the same stack and labels are merged.
     merged: bool,
 }
@@ -100,6 +102,8 @@ pub const PID: &str = "pid";
 pub const STATE: &str = "state";
 /// A thread's role in its runtime; absent for a plain thread.
 pub const KIND: &str = "kind";
+/// Whose code the innermost frame is.
+const ROLE: &str = "role";
 const GROUP: &str = "group";
 const IDLE: &str = "idle";
 
@@ -168,7 +172,8 @@ fn profile(
             next = outer.caller;
         }
         let value = types.iter().map(|(.., value)| value(sample)).collect();
-        let label = (what.labels)(sample, &mut tables);
+        let role = sample.innermost.map(|at| frames[at as usize].role);
+        let label = (what.labels)(sample, role, &mut tables);
         let next = profile.sample.len();
         let at = match what.merged {
             true => *merged.entry((location_id.clone(), label.clone())).or_insert(next),
@@ -213,7 +218,7 @@ fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn labels(sample: &Sample, tables: &mut Tables) -> Vec<Label> {
+fn labels(sample: &Sample, role: Option<Role>, tables: &mut Tables) -> Vec<Label> {
     let mut labels = vec![
         text_label(tables, THREAD, &sample.name),
         text_label(tables, GROUP, &sample.group),
@@ -222,6 +227,7 @@ fn labels(sample: &Sample, tables: &mut Tables) -> Vec<Label> {
     if sample.kind != ThreadKind::Plain {
         labels.push(text_label(tables, KIND, sample.kind.word()));
     }
+    labels.extend(role.map(|role| text_label(tables, ROLE, role.word())));
     if sample.idle {
         labels.push(text_label(tables, IDLE, IDLE));
     }
@@ -234,12 +240,12 @@ fn labels(sample: &Sample, tables: &mut Tables) -> Vec<Label> {
     labels
 }
 
-fn group(sample: &Sample, tables: &mut Tables) -> Vec<Label> {
+fn group(sample: &Sample, _: Option<Role>, tables: &mut Tables) -> Vec<Label> {
     vec![text_label(tables, GROUP, &sample.group)]
 }
 
-fn group_and_idle(sample: &Sample, tables: &mut Tables) -> Vec<Label> {
-    let mut labels = group(sample, tables);
+fn group_and_idle(sample: &Sample, role: Option<Role>, tables: &mut Tables) -> Vec<Label> {
+    let mut labels = group(sample, role, tables);
     labels.extend(sample.idle.then(|| text_label(tables, IDLE, IDLE)));
     labels
 }

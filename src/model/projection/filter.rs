@@ -4,13 +4,14 @@ use regex::Regex;
 
 use super::idle::{self, Mark, Wait};
 use super::monitor;
+use super::roles::role;
 use super::rows::Rows;
 use super::safepoint;
 use super::thread_base::{self, Base, BaseMark};
 use crate::model::facts::tables::{FrameKind, Location, StackId, Tables};
 use crate::model::projection::settings::{Grouping, Settings};
 use crate::model::vocabulary::frame::ThreadKind;
-use crate::model::vocabulary::role::Role;
+use crate::model::vocabulary::role::{Origin, Role};
 use crate::model::vocabulary::state::State;
 
 /// The settings' result for one location.
@@ -196,6 +197,12 @@ fn judge_function(settings: &Settings, location: &Location, mark: Mark) -> Verdi
             mark
         },
     }
+}
+
+/// Returns whose code a frame is: as the user corrected it, else by the evidence. For readers of
+/// stacks without a projection.
+pub fn role_of(settings: &Settings, location: &Location, origin: Origin) -> Role {
+    corrected(settings, location).unwrap_or_else(|| role(location, origin))
 }
 
 /// Returns the role of a frame by the user's corrections; `None` if none matches.

@@ -59,6 +59,7 @@ use crate::model::vocabulary::frame::{Ns, ThreadKey, ThreadKind};
 
 pub use collapse::{Chain, chain, heaviest, is_drawn, is_small, swallowed_by};
 pub use confidence::{Confidence, HITS_NEEDED, confidence, seconds_for_one_percent};
+pub use filter::role_of;
 pub use group::{ALL, INTERNAL, NO_MATCH};
 pub(in crate::model) use idle::{Mark, mark};
 pub use insight::{About, Insight, asked as asked_for_insight, insight};

@@ -15,6 +15,7 @@ use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::{Location, NameId, StackId};
 use crate::model::projection::settings::{Grouping, Settings};
 use crate::model::vocabulary::frame::{Ns, ThreadKey, ThreadKind};
+use crate::model::vocabulary::role::Role;
 use crate::model::vocabulary::state::State;
 
 /// The time of one thread with one stack in one state.
@@ -43,6 +44,8 @@ pub struct Frame {
     pub location: Arc<Location>,
     /// Inlined into its caller, within the same machine frame.
     pub inlined: bool,
+    /// Whose code it is.
+    pub role: Role,
     /// Build of its module, if known; see [`crate::model::facts::tables::Named::build_id`].
     pub build_id: Option<Arc<str>>,
 }
@@ -126,6 +129,7 @@ pub(super) fn samples_of(
             caller,
             location: rows.location(location).clone(),
             inlined: shown[at].inlined && !by.joins(),
+            role: verdicts.of_location(shown[at].location).role,
             build_id: build_id.clone(),
         });
     }
