@@ -17,6 +17,7 @@ use crate::clock;
 use crate::model::facts::recorder::{Former, Limits, Recorder, View};
 use crate::model::facts::snapshot::{Health, Session, Snapshot, Target};
 use crate::model::vocabulary::frame::{Event, Ns};
+use crate::model::vocabulary::host_load::HostLoad;
 use crate::runtimes::frame_and_thread_names::Names;
 use crate::symbols::Symbols;
 
@@ -42,6 +43,7 @@ pub struct Conditions {
     pub stopped: bool,
     /// The requested interval, ns.
     pub interval_ns: Ns,
+    pub host: Option<HostLoad>,
 }
 
 /// The arguments of [`Reducer::start`].
@@ -397,6 +399,7 @@ impl Worker {
             folded_facts,
             dropped_buckets,
             startup_ns: self.startup_ns,
+            host: conditions.host,
         };
         Arc::new(Snapshot {
             session: Arc::clone(&self.session),
@@ -498,6 +501,7 @@ mod tests {
             targets: Arc::new([target(7), target(8)]),
             stopped: false,
             interval_ns: 10_000_000,
+            host: None,
         };
         let mut worker = Worker::new(Inputs {
             rings: vec![reader],
@@ -533,6 +537,7 @@ mod tests {
             targets: Arc::new([]),
             stopped: false,
             interval_ns: 10_000_000,
+            host: None,
         };
         // With this interval only the publications of the first second can arrive.
         let every = Duration::from_secs(3600);

@@ -76,7 +76,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // A runtime provides frames to the unwinder, which knows it as `Generated` only.
     ("runtimes", &["clock", "elf", "unwinder", "process", "model::facts::tables"]),
     // What a call waits for is decided in one place; `process` only resolves its arguments.
-    ("process", &["clock", "model::projection::waits"]),
+    ("process", &["clock", "model::projection::waits", "model::vocabulary::host_load"]),
     // Pure: it uses no other module.
     ("model", &[]),
     ("clock", &[]),

@@ -30,6 +30,7 @@ use sampletop::model::facts::snapshot::Snapshot;
 use sampletop::model::projection::Projector;
 use sampletop::model::projection::settings::Level;
 use sampletop::model::vocabulary::frame::SECOND;
+use sampletop::model::vocabulary::host_load::HostLoad;
 use sampletop::tui::theme::Theme;
 
 #[test]
@@ -91,6 +92,22 @@ fn a_virtual_machine() {
         "jvm-no-daemons-80x24.txt",
         &jvm(80, 24).press("f<down><down><down><down><down><down> <esc>E").screen(),
     );
+}
+
+#[test]
+fn what_keeps_the_target_from_its_cores_is_told() {
+    for (name, mut world, load) in [
+        ("busy-host", World::shop(), (97.4, 12.2, 0.0)),
+        ("quota", World::shop(), (49.0, 0.4, 43.2)),
+        ("jvm-busy-host", World::jvm(), (88.0, 3.0, 5.0)),
+    ] {
+        let mut snapshot = world.run(40 * SECOND).snapshot();
+        snapshot.health.host =
+            Some(HostLoad { cpu_percent: load.0, waiting: load.1, throttled_percent: load.2 });
+        let mut live = Live::new(80, 24, AppConfig::default());
+        live.send(Input::Snapshot(Arc::new(snapshot)));
+        golden(&format!("{name}-80x24.txt"), &live.screen());
+    }
 }
 
 #[test]

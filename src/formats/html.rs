@@ -13,7 +13,8 @@
 //! ```
 //!
 //! It shows what the settings show, idle time only with `--idle`; the metric, groups and filters
-//! can be changed on the page, and its rows: the user's own functions, or all. Names are data: the page sets them as text, never as markup.
+//! can be changed on the page, and its rows: the user's own functions, or all. Names are data: the
+//! page sets them as text, never as markup.
 
 use std::io::{self, Write};
 

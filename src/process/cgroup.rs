@@ -56,6 +56,38 @@ pub fn quota_of(pid: u32) -> Option<u64> {
     unified.into_iter().chain(old).min()
 }
 
+/// The periods of a CPU quota: all so far, and those in which the group was stopped at its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Periods {
+    pub throttled: u64,
+    pub all: u64,
+}
+
+/// Returns the periods of `pid`'s group or of that around it that was stopped most often; `None`
+/// without a quota.
+pub fn periods_of(pid: u32) -> Option<Periods> {
+    let groups = read(&format!("/proc/{pid}/cgroup"))?;
+    let unified = path_of(&groups, None).map(|path| ("/sys/fs/cgroup", path));
+    let old = path_of(&groups, Some("cpu")).map(|path| ("/sys/fs/cgroup/cpu", path));
+    let stat = |(root, path): (&str, &str)| periods(&read(&format!("{root}{path}/cpu.stat"))?);
+    unified
+        .into_iter()
+        .chain(old)
+        .flat_map(|(root, path)| around(path).map(move |path| (root, path)))
+        .filter_map(stat)
+        .filter(|periods| periods.all > 0)
+        .max_by_key(|periods| periods.throttled)
+}
+
+/// Reads cpu.stat: `nr_periods 12`, `nr_throttled 3`, in both versions of control groups.
+fn periods(stat: &str) -> Option<Periods> {
+    let number = |key: &str| {
+        let mut lines = stat.lines().filter_map(|line| line.split_once(' '));
+        lines.find(|(name, _)| *name == key)?.1.trim().parse().ok()
+    };
+    Some(Periods { throttled: number("nr_throttled")?, all: number("nr_periods")? })
+}
+
 /// Returns the root of the unified hierarchy (version 2). On machines with both versions it is next
 /// to the version 1 hierarchies.
 fn unified() -> &'static Path {
@@ -198,6 +230,16 @@ mod tests {
         assert_eq!(unit_in("/user.slice/app.slice/run-1.scope"), Some("run-1.scope"));
         assert_eq!(unit_in("/docker/0123"), Some("/docker/0123"));
         assert_eq!(unit_in("/"), None);
+    }
+
+    #[test]
+    fn periods_of_both_versions() {
+        let second = "usage_usec 5\nnr_periods 40\nnr_throttled 7\nthrottled_usec 9\nnr_bursts 0\n";
+        assert_eq!(periods(second), Some(Periods { throttled: 7, all: 40 }));
+        let first = "nr_periods 4\nnr_throttled 1\nthrottled_time 9000\n";
+        assert_eq!(periods(first), Some(Periods { throttled: 1, all: 4 }));
+        // The root of version 2, and a group without the controller.
+        assert_eq!(periods("usage_usec 5\nuser_usec 5\nsystem_usec 0\n"), None);
     }
 
     #[test]

@@ -6,6 +6,7 @@ pub mod code_generations;
 pub mod fatal_signals;
 pub mod filebytes;
 mod forked_child;
+pub mod host_load;
 pub mod launch;
 pub mod mapped_files;
 pub mod maps;

@@ -20,6 +20,7 @@ use crate::exit_code::{ExitCode, Failure};
 use crate::model::facts::recorder::Limits;
 use crate::model::facts::snapshot::{self, Session, Snapshot};
 use crate::model::vocabulary::frame::Ns;
+use crate::process::host_load::HostMeter;
 use crate::process::launch::{Launch, LaunchOutput};
 use crate::process::mapped_files::Files;
 use crate::process::target::Target;
@@ -356,15 +357,19 @@ fn conditions(
     names: Names,
     stopped: Arc<AtomicBool>,
 ) -> Box<dyn FnMut() -> Conditions + Send> {
+    let mut host = HostMeter::default();
     Box::new(move || {
         let status = status();
+        let targets = list.targets(|pid| names.runtime(pid));
+        let living = targets.iter().find(|target| target.ended.is_none());
         let notices: Vec<String> =
             list.notice().into_iter().chain(status.notice).chain(names.notice()).collect();
         Conditions {
             capture: status.backend.as_str().into(),
             notice: (!notices.is_empty()).then(|| notices.join("; ").into()),
             kernel_visible: status.kernel_visible,
-            targets: list.targets(|pid| names.runtime(pid)),
+            host: host.load(living.map(|target| target.pid)),
+            targets,
             stopped: stopped.load(Ordering::Relaxed),
             interval_ns: status.interval_asked,
         }

@@ -10,8 +10,8 @@ use super::theme::Theme;
 use crate::app::layout::Layout;
 use crate::app::{AppState, Severity, insight, title};
 use crate::model::facts::snapshot::{Snapshot, Target};
-use crate::model::projection::About;
 use crate::model::projection::settings::{Metric, Range};
+use crate::model::projection::{About, Projection};
 use crate::model::vocabulary::frame::SECOND;
 use crate::model::vocabulary::state::State;
 
@@ -48,6 +48,10 @@ pub fn draw(buffer: &mut Buffer, area: Rect, layout: &Layout, app: &AppState, th
 
 /// Maximum processes named in the title.
 const TITLE_NAMES: usize = 3;
+/// The host's use of its cores is told from this share on, percent.
+const BUSY_HOST: f64 = 50.0;
+/// The collectors' share of the target's CPU time is told from this share on, percent.
+const MANY_COLLECTIONS: f64 = 5.0;
 
 enum Line {
     Target,
@@ -162,6 +166,31 @@ fn title(snapshot: &Snapshot) -> (String, String) {
     (name, host)
 }
 
+/// Says what keeps the target from using its cores, where it matters: others on the host, its
+/// quota, its collectors.
+fn conditions(snapshot: &Snapshot, projection: &Projection) -> String {
+    let mut all = projection.total;
+    projection.hidden.parts().into_iter().for_each(|t| all.add(t));
+    let mut parts = Vec::new();
+    if let Some(host) = snapshot.health.host {
+        // The target alone fills few hosts: a busy one is busy with others, too.
+        if host.cpu_percent >= BUSY_HOST {
+            parts.push(format!("host {:.0} %", host.cpu_percent));
+        }
+        if host.waiting >= 1.0 {
+            parts.push(format!("queue {:.0}", host.waiting));
+        }
+        if host.throttled_percent >= 1.0 {
+            parts.push(format!("throttled {:.0} %", host.throttled_percent));
+        }
+    }
+    let collectors = projection.collectors_cpu_ns as f64 / all.cpu_ns.max(1) as f64 * 100.0;
+    if collectors >= MANY_COLLECTIONS {
+        parts.push(format!("gc {collectors:.0} %"));
+    }
+    parts.join(", ")
+}
+
 /// Cores in use, and what the threads do now.
 fn threads(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme) {
     let projection = &app.view.projection;
@@ -174,6 +203,10 @@ fn threads(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme
         return;
     }
     pen.put(&format!(" of {}", (cores * 10.0).round() / 10.0), theme.dim());
+    let beside = conditions(snapshot, projection);
+    if !beside.is_empty() {
+        pen.put(&format!("   {beside}"), theme.plain());
+    }
     let now = &projection.now;
     let busy = now.busy_count();
     let mut states: Vec<(u32, State)> = State::ALL
@@ -182,15 +215,25 @@ fn threads(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme
         .filter(|(count, _)| *count > 0)
         .collect();
     states.sort_by_key(|(count, state)| (std::cmp::Reverse(*count), *state as u8));
-    pen.put("   threads ", theme.dim())
+    // The word gives way to what is beside it.
+    pen.put(if beside.is_empty() { "   threads " } else { "   " }, theme.dim())
         .put(&format!("{busy} busy"), if busy > 0 { theme.bold() } else { theme.dim() });
+    let idle = format!("; {} idle", now.idle);
     let mut before = ": ";
-    for (count, state) in states {
-        pen.put(before, theme.dim()).put(&format!("{count} {}", state.word()), theme.state(state));
+    for (nth, (count, state)) in states.into_iter().enumerate() {
+        let text = format!("{count} {}", state.word());
+        // The idle threads give way to the two commonest states, the others to them.
+        let beside = if nth < 2 { 0 } else { width(&idle) };
+        if width(before) + width(&text) + beside > pen.room() {
+            break;
+        }
+        pen.put(before, theme.dim()).put(&text, theme.state(state));
         before = ", ";
     }
     let hint = if app.view.shown.idle { " (i hides)" } else { " (i)" };
-    pen.put(&format!("; {} idle", now.idle), theme.dim());
+    if pen.room() >= width(&idle) {
+        pen.put(&idle, theme.dim());
+    }
     if pen.room() > width(hint) {
         pen.put(hint, theme.dim());
     }

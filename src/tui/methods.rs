@@ -8,6 +8,7 @@ use super::label;
 use super::text::{Pen, cut_end};
 use super::theme::Theme;
 use crate::app::AppState;
+use crate::model::projection::Label;
 
 pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
     let view = &app.view;
@@ -25,7 +26,7 @@ pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
                 Column::Name => {
                     pen.space(3);
                     let room = columns.name.saturating_sub(2);
-                    let label = method.label(view.shown.metric);
+                    let label = Label::of_method(method, view.shown.metric);
                     label::put(&mut pen, &label, room, unresolved, app, theme);
                 }
                 Column::Module => {

@@ -91,6 +91,7 @@ pub fn snapshot() -> Snapshot {
             self_cpu_percent: 1.0 / 3.0,
             total_cpu_percent: 2.0 / 3.0,
             naming: true,
+            host: None,
             folded_facts: 17,
             dropped_buckets: 19,
             startup_ns: 187_000_000,

@@ -228,6 +228,7 @@ fn health(take: &mut Take<'_>) -> Option<Health> {
         naming: take.flag()?,
         losses: Losses::default(),
         startup_ns: 0,
+        host: None,
     };
     let Losses {
         samples,

@@ -58,7 +58,7 @@ pub fn top(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
             own.hits,
             state(own, report.settings.metric),
         );
-        let label = method.label(report.settings.metric);
+        let label = Label::of_method(method, report.settings.metric);
         line.push_str(&fit_label(&label, WIDTH.saturating_sub(line.len())));
         page.line(&line)?;
     }

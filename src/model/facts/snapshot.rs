@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::model::facts::history::History;
 use crate::model::facts::tables::{NameId, Tables};
 use crate::model::vocabulary::frame::{Losses, Ns, ThreadKey};
+use crate::model::vocabulary::host_load::HostLoad;
 use crate::model::vocabulary::state::State;
 
 /// The properties of a session that do not change.
@@ -88,6 +89,8 @@ pub struct Health {
     pub dropped_buckets: u64,
     /// Time from attaching to the first observation, ns; 0 if unknown.
     pub startup_ns: u64,
+    /// `None` where it is unknown, as in a file.
+    pub host: Option<HostLoad>,
 }
 
 /// A thread's current state (for the header), as of [`Snapshot::at`].

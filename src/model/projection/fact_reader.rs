@@ -13,6 +13,7 @@ use crate::model::facts::tables::{NameId, StackId};
 use crate::model::projection::settings::{Grouping, Level, Settings};
 use crate::model::vocabulary::frame::{Ns, ThreadKey, ThreadKind};
 use crate::model::vocabulary::state::State;
+use crate::model::vocabulary::thread_name_rules::is_collector;
 
 /// The time of one stack in one group.
 pub(super) struct Cell {
@@ -101,6 +102,7 @@ pub(super) struct Shown {
     pub threads: Vec<ThreadKey>,
     pub hidden: Hidden,
     pub only_idle: bool,
+    pub collectors_cpu_ns: u64,
 }
 
 impl Shown {
@@ -133,6 +135,15 @@ pub(super) struct Reader<'a> {
     chosen: FxHashMap<(NameId, u32), bool>,
     hidden: Hidden,
     left: bool,
+    collectors: Collectors,
+}
+
+/// The CPU time of threads that collect garbage, whatever the filters.
+#[derive(Default)]
+struct Collectors {
+    /// By name: whether threads of this name collect.
+    known: FxHashMap<NameId, bool>,
+    cpu_ns: u64,
 }
 
 impl<'a> Reader<'a> {
@@ -158,6 +169,7 @@ impl<'a> Reader<'a> {
             chosen: FxHashMap::default(),
             hidden: Hidden::default(),
             left: false,
+            collectors: Collectors::default(),
         }
     }
 
@@ -172,14 +184,15 @@ impl<'a> Reader<'a> {
             self.hidden.idle_threads =
                 self.idle.iter().filter(|(idle, busy)| *idle && !*busy).count() as u32;
         }
-        let Reader { scratch, threads, mut hidden, .. } = self;
+        let Reader { scratch, threads, mut hidden, collectors, .. } = self;
+        let collectors_cpu_ns = collectors.cpu_ns;
         hidden.settle_off();
         let cells = std::mem::take(&mut scratch.cells);
         if !only_idle {
             scratch.seen.retain(|seen| !cells[seen.cell as usize].idle);
         }
         let seen = by_counting(&scratch.seen, threads.len(), |seen| seen.thread);
-        Shown { from, till, cells, seen, threads, hidden, only_idle }
+        Shown { from, till, cells, seen, threads, hidden, only_idle, collectors_cpu_ns }
     }
 
     fn fact(&mut self, key: &FactKey, weights: &Weights) {
@@ -208,6 +221,13 @@ impl<'a> Reader<'a> {
         let group = self.groups.of(self.snapshot, self.settings, self.rows, who, path.group);
         let thread = self.thread(key.thread);
         let kind = self.snapshot.tables.kind(key.name);
+        if kind == ThreadKind::Internal && weights.cpu_ns > 0 {
+            let Collectors { known, cpu_ns } = &mut self.collectors;
+            let name = || is_collector(self.snapshot.tables.name(key.name));
+            if *known.entry(key.name).or_insert_with(name) {
+                *cpu_ns += weights.cpu_ns;
+            }
+        }
         let is_idle = path.is_idle(kind, state);
         if !is_idle && (weights.wall_ns > 0 || weights.cpu_ns > 0) {
             self.idle[thread as usize].1 = true;

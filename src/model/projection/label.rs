@@ -1,8 +1,9 @@
 //! What a row of the tree is called: the user's function, the calls folded into its line, and the
 //! way out of the user's code that has most of its time.
 
-use super::{Ordered, heaviest};
+use super::{Method, Ordered, heaviest};
 use crate::model::facts::tables::Location;
+use crate::model::projection::settings::Metric;
 use crate::model::vocabulary::role::Role;
 
 #[derive(Clone, PartialEq, Debug)]
@@ -15,6 +16,18 @@ pub struct Label<'a> {
     pub inner: Option<&'a Location>,
     /// The row stands for what its caller, the user's function, calls elsewhere.
     pub is_entry: bool,
+}
+
+impl<'a> Label<'a> {
+    /// Returns the label of a row of the methods view.
+    pub fn of_method(method: &'a Method, metric: Metric) -> Label<'a> {
+        Label {
+            outer: Vec::new(),
+            name: method.location(metric),
+            inner: method.entry(metric),
+            is_entry: false,
+        }
+    }
 }
 
 /// Returns the label of a row of the tree. `swallowed`: number of callers folded into its line.

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use super::columns::NONE;
 use super::lines::At;
 use super::nodes::Nodes;
-use super::{Group, Label, Totals};
+use super::{Group, Totals};
 use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::projection::settings::Metric;
 use crate::model::vocabulary::role::Role;
@@ -34,14 +34,9 @@ impl Method {
         &self.locations[metric as usize]
     }
 
-    /// Returns the row's name with the way out of the user's code that has most of its own time.
-    pub fn label(&self, metric: Metric) -> Label<'_> {
-        Label {
-            outer: Vec::new(),
-            name: self.location(metric),
-            inner: self.entries[metric as usize].as_deref(),
-            is_entry: false,
-        }
+    /// Returns the way out of the user's code that has most of its own time.
+    pub fn entry(&self, metric: Metric) -> Option<&Location> {
+        self.entries[metric as usize].as_deref()
     }
 }
 

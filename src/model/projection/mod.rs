@@ -136,6 +136,8 @@ pub struct Projection {
     pub only_idle: bool,
     /// What the threads do at the time of the snapshot, whatever the range.
     pub now: Now,
+    /// CPU time of threads that collect garbage, whatever the filters.
+    pub collectors_cpu_ns: u64,
     /// Ordered by name.
     pub groups: Vec<Group>,
     nodes: nodes::Nodes,
@@ -154,6 +156,7 @@ impl Projection {
             hidden: Hidden::default(),
             only_idle: false,
             now: Now::default(),
+            collectors_cpu_ns: 0,
             groups: Vec::new(),
             nodes: nodes::Nodes::default(),
             seen: Vec::new(),
@@ -303,6 +306,7 @@ impl Projector {
             hidden: shown.hidden,
             only_idle: shown.only_idle,
             now,
+            collectors_cpu_ns: shown.collectors_cpu_ns,
             groups,
             nodes: trees.nodes,
             seen,

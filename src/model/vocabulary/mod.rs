@@ -6,12 +6,14 @@
 //! frame              frames, stacks, and the events that capture emits
 //! state              what a thread is doing, by its system call
 //! role               whose code a frame is
+//! host_load          how busy the host is
 //! qualified          the parts of a demangled name
 //! thread_name_rules  what names of threads that do the same have in common
 //! text               what makes strings of a target safe to show
 //! ```
 
 pub mod frame;
+pub mod host_load;
 pub mod qualified;
 pub mod role;
 pub mod state;

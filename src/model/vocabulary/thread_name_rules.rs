@@ -49,6 +49,33 @@ fn default_rules(name: &str) -> String {
     squeezed
 }
 
+/// Beginnings of the names of HotSpot's threads that collect garbage (JDK 8 to 26: gc/shared,
+/// gc/g1, gc/parallel, gc/shenandoah, gc/z). The VM thread does it under SerialGC, and little else.
+const COLLECTORS: &[&str] = &[
+    "VM Thread",
+    "GC Thread#",
+    "GC task thread#",
+    "Gang worker#",
+    "ParGC Thread#",
+    "G1 ",
+    "Concurrent Mark",
+    "CMS Main Thread",
+    "Shenandoah",
+    "ZDirector",
+    "ZDriver",
+    "ZWorker",
+    "ZUnmapper",
+    "ZUncommitter",
+    "XDirector",
+    "XDriver",
+    "XWorker",
+];
+
+/// Returns whether threads of a runtime itself with this name collect garbage.
+pub fn is_collector(name: &str) -> bool {
+    COLLECTORS.iter().any(|begin| name.starts_with(begin))
+}
+
 /// What threads of a runtime itself are called inside of [`INTERNAL`]: without the number at their
 /// end, which is all that tells those apart that do the same (`G1 Conc#0`); other digits are part
 /// of the name (`C2 CompilerThread1`).
@@ -64,6 +91,17 @@ pub fn internal_name(name: &str, rename: &[Rename]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn collectors_are_told_from_other_threads_of_the_machine() {
+        for name in ["GC Thread#3", "VM Thread", "G1 Conc#0", "ZWorkerYoung#1", "ZDriverMinor"] {
+            assert!(is_collector(name), "{name}");
+        }
+        for name in ["C2 CompilerThread0", "VM Periodic Task Thread", "GC-like", "StringDedup", ""]
+        {
+            assert!(!is_collector(name), "{name}");
+        }
+    }
 
     #[test]
     fn the_default_rules_leave_what_threads_have_in_common() {

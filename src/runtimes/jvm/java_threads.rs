@@ -57,10 +57,10 @@ const OWN: [&[u8]; 21] = [
     b"ZDriver",
     b"ZStat",
     b"ZUn",
-    b"ZWorker#",
+    b"ZWorker",
     b"ZThread",
     b"XDirector",
-    b"XWorker#",
+    b"XWorker",
     b"JFR ",
     b"AsyncLog Thread",
 ];

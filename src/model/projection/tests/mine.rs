@@ -82,7 +82,7 @@ fn entries_are_no_methods_and_their_time_is_self_time_of_the_caller() {
             .iter()
             .find(|method| &*method.location(metric).function == name)
             .expect("a method");
-        method.label(metric).inner.map(|entry| entry.function.to_string())
+        method.entry(metric).map(|entry| entry.function.to_string())
     };
     // 60 of 90 wait for the lock; of 30 on a core, 20 are in malloc.
     assert_eq!(entry_of("cart", Metric::Wall).as_deref(), Some("std::mutex::lock"));

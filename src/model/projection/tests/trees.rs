@@ -343,6 +343,23 @@ fn renames_merge_groups() {
 }
 
 #[test]
+fn collectors_count_whatever_is_shown() {
+    let mut world = World::new();
+    world.fact("main", "main;work", State::Run, 50);
+    world.fact("~GC Thread#0", "start_thread;run", State::Run, 30);
+    world.fact("~GC Thread#0", "start_thread;wait", State::Wait, 1000);
+    world.fact("~VM Thread", "start_thread;run", State::Run, 7);
+    world.fact("~C2 CompilerThread0", "start_thread;run", State::Run, 5);
+    // A thread of the program that is only called so.
+    world.fact("GC Thread#9", "main;work", State::Run, 11);
+    for skip_daemon in [false, true] {
+        let filters = Filters { skip_daemon, ..Filters::default() };
+        let projection = world.project(&Settings { filters, ..Settings::default() });
+        assert_eq!(projection.collectors_cpu_ns, 37, "{skip_daemon}");
+    }
+}
+
+#[test]
 fn a_thread_carries_its_newest_name_in_the_group() {
     let thread = ThreadKey { pid: 1, tid: 5, start: 1 };
     let mut world = World::new();

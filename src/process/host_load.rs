@@ -1,0 +1,166 @@
+//! How busy the host is, and how often the quota of the target's control group stopped it.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::Read;
+use std::time::{Duration, Instant};
+
+use super::cgroup;
+use crate::model::vocabulary::host_load::HostLoad;
+
+/// Figures are averages over this time.
+const SPAN: Duration = Duration::from_secs(5);
+/// Minimum time between two readings: the kernel sums up all cores for each.
+const EVERY: Duration = Duration::from_secs(1);
+/// Maximum bytes read of a file; what is needed is at its beginning.
+const BYTES_MAX: u64 = 4096;
+
+#[derive(Default)]
+pub struct HostMeter {
+    /// Oldest first.
+    readings: VecDeque<Reading>,
+}
+
+/// What the kernel had counted at one moment.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    at: Instant,
+    cores: Cores,
+    /// Threads of the host that run or want to.
+    runnable: u32,
+    periods: Option<cgroup::Periods>,
+}
+
+/// CPU time of all cores together, in ticks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Cores {
+    busy: u64,
+    all: u64,
+    count: u32,
+}
+
+impl HostMeter {
+    /// Returns the load of the last seconds, as of now or at most a second ago; `None` if /proc
+    /// does not tell. `pid`: the process whose quota counts.
+    pub fn load(&mut self, pid: Option<u32>) -> Option<HostLoad> {
+        let now = Instant::now();
+        if self.readings.back().is_none_or(|last| now.duration_since(last.at) >= EVERY) {
+            let reading = Reading {
+                at: now,
+                cores: cores(&read("/proc/stat")?)?,
+                // This thread runs, too.
+                runnable: runnable(&read("/proc/loadavg")?)?.saturating_sub(1),
+                periods: pid.and_then(cgroup::periods_of),
+            };
+            self.readings.push_back(reading);
+            while self.readings.len() > 2 && now.duration_since(self.readings[1].at) >= SPAN {
+                self.readings.pop_front();
+            }
+        }
+        load(self.readings.make_contiguous())
+    }
+}
+
+/// Returns the load between the first and the last reading; `None` if they are one.
+fn load(readings: &[Reading]) -> Option<HostLoad> {
+    let (first, last) = (readings.first()?, readings.last()?);
+    let all = last.cores.all.saturating_sub(first.cores.all);
+    if all == 0 {
+        return None;
+    }
+    let percent = |part: u64, all: u64| part.min(all) as f64 / all.max(1) as f64 * 100.0;
+    let waiting = |reading: &Reading| reading.runnable.saturating_sub(reading.cores.count);
+    let throttled = first.periods.zip(last.periods).map(|(before, now)| {
+        let part = now.throttled.saturating_sub(before.throttled);
+        percent(part, now.all.saturating_sub(before.all))
+    });
+    Some(HostLoad {
+        cpu_percent: percent(last.cores.busy.saturating_sub(first.cores.busy), all),
+        waiting: readings.iter().map(waiting).sum::<u32>() as f64 / readings.len() as f64,
+        throttled_percent: throttled.unwrap_or(0.0),
+    })
+}
+
+fn read(path: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    File::open(path).ok()?.take(BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Reads the first lines of /proc/stat (proc(5)): user, nice, system, idle, iowait, irq, softirq,
+/// steal; what guests used is part of user.
+fn cores(stat: &str) -> Option<Cores> {
+    let of_all = stat.lines().next()?.strip_prefix("cpu ")?;
+    let ticks: Vec<u64> = of_all
+        .split_ascii_whitespace()
+        .take(8)
+        .map(|number| number.parse().ok())
+        .collect::<Option<_>>()?;
+    let all = ticks.iter().fold(0_u64, |sum, ticks| sum.saturating_add(*ticks));
+    let idle = ticks.get(3)?.saturating_add(*ticks.get(4)?);
+    let count = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    let listed = stat.lines().skip(1).take_while(|line| line.starts_with("cpu")).count() as u32;
+    // A long list is cut off.
+    Some(Cores { busy: all.saturating_sub(idle), all, count: listed.max(count) })
+}
+
+/// Reads the fourth field of /proc/loadavg: `2/345`.
+fn runnable(loadavg: &str) -> Option<u32> {
+    loadavg.split_ascii_whitespace().nth(3)?.split_once('/')?.0.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STAT: &str = "cpu  100 10 50 800 40 3 7 5 60 0\ncpu0 50 5 25 400 20 1 3 2 30 0\ncpu1 50 5 25 400 20 2 4 3 30 0\nintr 5\n";
+
+    #[test]
+    fn files_of_proc_are_read() {
+        let cores = cores(STAT).expect("it is /proc/stat");
+        assert_eq!((cores.busy, cores.all), (175, 1015));
+        assert!(cores.count >= 2);
+        assert_eq!(runnable("0.63 0.44 0.45 3/258 28370\n"), Some(3));
+        for broken in ["", "cpu", "cpu  1 2 3", "cpu  a b c d e f g h", "intr 7"] {
+            assert_eq!(super::cores(broken), None, "{broken}");
+        }
+        for broken in ["", "1 2 3", "1 2 3 4", "1 2 3 x/5"] {
+            assert_eq!(runnable(broken), None, "{broken}");
+        }
+    }
+
+    fn reading(busy: u64, all: u64, runnable: u32, periods: Option<(u64, u64)>) -> Reading {
+        let periods = periods.map(|(throttled, all)| cgroup::Periods { throttled, all });
+        Reading { at: Instant::now(), cores: Cores { busy, all, count: 2 }, runnable, periods }
+    }
+
+    #[test]
+    fn figures_are_those_between_two_readings() {
+        let readings =
+            [reading(100, 1000, 2, Some((5, 100))), reading(400, 1400, 7, Some((25, 140)))];
+        let load = load(&readings).expect("two readings");
+        // Five threads of seven want one of two cores, at one of two readings.
+        let found = (load.cpu_percent, load.waiting, load.throttled_percent);
+        assert_eq!(found, (75.0, 2.5, 50.0));
+        assert!(super::load(&readings[..1]).is_none());
+        assert_eq!(
+            super::load(&[reading(0, 1, 0, None), reading(0, 2, 0, Some((9, 9)))])
+                .map(|load| load.throttled_percent),
+            Some(0.0)
+        );
+    }
+
+    #[test]
+    fn this_host_tells_its_load() {
+        let mut meter = HostMeter::default();
+        assert!(meter.load(Some(std::process::id())).is_none(), "one reading is not enough");
+        meter.readings[0].at -= EVERY;
+        while meter.readings.len() < 2
+            || cores(&read("/proc/stat").unwrap()).unwrap().all == meter.readings[0].cores.all
+        {
+            meter.load(Some(std::process::id()));
+        }
+        let load = meter.load(None);
+        assert!(load.is_none_or(|load| (0.0..=100.0).contains(&load.cpu_percent)), "{load:?}");
+    }
+}
