@@ -44,7 +44,7 @@ fn dump(pid: u32) -> Vec<Vec<String>> {
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
     let mut stacks: Vec<Vec<String>> = Vec::new();
     for line in text.lines() {
-        let Some(frame) = line.trim_start().strip_prefix('#') else { continue };
+        let Some(frame) = line.trim_start_matches([' ', '>']).strip_prefix('#') else { continue };
         let (number, name) = frame.split_once(' ').expect("a number and a name");
         if number == "0" {
             stacks.push(Vec::new());

@@ -281,7 +281,7 @@ pub struct TargetOptions {
 #[derive(Args, Clone, PartialEq, Debug, Default)]
 #[command(next_help_heading = "Sampling")]
 pub struct BackendOptions {
-    /// auto, bpf, perf, cpu-only, states, ptrace [auto]
+    /// auto, bpf, perf, cpu-only, states, ptrace
     #[arg(long, value_name = "BACKEND")]
     pub capture: Option<String>,
     /// framehop, libunwind (ptrace only) [framehop]
@@ -330,7 +330,7 @@ pub struct ViewOptions {
     /// wall, cpu, or off: wall minus cpu [wall]
     #[arg(long, value_name = "METRIC")]
     pub metric: Option<String>,
-    /// function, line, class, package, module [function]
+    /// function, line, class, package, module
     #[arg(long, value_name = "WHAT")]
     pub by: Option<String>,
     /// rules, name, thread, process, none, frame:REGEX
@@ -401,8 +401,8 @@ pub struct MaxLinesOption {
 #[derive(Args, Clone, PartialEq, Debug, Default)]
 #[command(next_help_heading = "Output")]
 pub struct ReportOptions {
-    #[cfg_attr(feature = "push", doc = "Report interval; 0: at the end [15m; --push: 1m]")]
-    #[cfg_attr(not(feature = "push"), doc = "Report interval; 0: at the end [15m]")]
+    #[cfg_attr(feature = "push", doc = "Interval; 0: once, at the end [15m; --push: 1m]")]
+    #[cfg_attr(not(feature = "push"), doc = "Interval; 0: once, at the end [15m]")]
     #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
     pub every: Option<String>,
     /// End after N reports
