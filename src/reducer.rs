@@ -43,6 +43,7 @@ pub struct Conditions {
     pub stopped: bool,
     /// The requested interval, ns.
     pub interval_ns: Ns,
+    /// `None` where it is unknown.
     pub host: Option<HostLoad>,
 }
 

@@ -260,6 +260,26 @@ fn a_text_of_idle_threads_shows_them_at_each_level() {
 }
 
 #[test]
+fn a_page_of_idle_threads_shows_them_at_each_level() {
+    let threads = Filter::set(regex::Regex::new("^shop$").expect("a pattern"));
+    let filters = Filters { threads, ..Filters::default() };
+    let page = written(Format::Html, &Settings { level: Level::Mine, filters, ..whole() });
+    let data = page.split("id=\"data\">").nth(1).and_then(|rest| rest.split("</script>").next());
+    let data: Value = serde_json::from_str(data.expect("data")).expect("JSON");
+    assert_eq!(data["level"], 0);
+    for tree in data["levels"].as_array().expect("levels") {
+        // Its wall time is in the state poll, number 5.
+        let poll: u64 = tree["own"]
+            .as_array()
+            .expect("figures")
+            .iter()
+            .map(|own| if own[4] == 5 { own[5].as_u64().expect("ns") } else { 0 })
+            .sum();
+        assert_eq!(poll, 4 * SECOND, "{tree}");
+    }
+}
+
+#[test]
 fn json_is_what_it_was() {
     // The exact bytes, except for a line break before every node.
     insta::assert_snapshot!(

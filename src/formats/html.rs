@@ -23,7 +23,7 @@ use serde::Serialize;
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::projection::settings::{Level, Settings};
-use crate::model::projection::{Ordered, Projection, Totals, project};
+use crate::model::projection::{Ordered, Projection, Totals};
 use crate::model::vocabulary::role::Role;
 use crate::model::vocabulary::state::State;
 
@@ -44,7 +44,7 @@ const SCRIPTS: [&str; 5] = [
 const LEVELS: [Level; 2] = [Level::Mine, Level::All];
 
 pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> io::Result<()> {
-    let at = |level| project(snapshot, &Settings { level, ..settings.clone() });
+    let at = |level| trees::project(snapshot, &Settings { level, ..settings.clone() });
     render(snapshot, settings, &LEVELS.map(at), out)
 }
 

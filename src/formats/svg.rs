@@ -168,8 +168,7 @@ fn drawable(text: &str) -> String {
 const GREY: Color = Color { r: 208, g: 208, b: 212 };
 
 /// Returns the colour of the kind, paler where it is not the user's own code. Functions of a kind
-/// differ slightly, by their names, so that
-/// neighbours are distinguishable.
+/// differ slightly, by their names, so that neighbours are distinguishable.
 fn color((kind, role): (FrameKind, Role), name: &str) -> Color {
     // FNV-1a: the same colour in every file.
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

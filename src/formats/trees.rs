@@ -7,10 +7,21 @@ use std::sync::Arc;
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::Location;
 use crate::model::projection::settings::{Metric, Settings};
-use crate::model::projection::{Group, Ordered, Projection};
+use crate::model::projection::{self, Group, Ordered, Projection};
 use crate::model::vocabulary::role::Role;
 
 use super::dates;
+
+/// Projects; idle time is shown if nothing else is left, at each level: who reads a file cannot ask
+/// for it any more.
+pub fn project(snapshot: &Snapshot, settings: &Settings) -> Projection {
+    let mut projection = projection::project(snapshot, settings);
+    if projection.total.is_empty() && !projection.hidden.idle.is_empty() {
+        projection = projection::project(snapshot, &Settings { idle: true, ..settings.clone() });
+        projection.only_idle = true;
+    }
+    projection
+}
 
 /// The names of nodes: the projection's methods, in their order, then the names of threads that
 /// head a part of a group.

@@ -36,6 +36,16 @@ fn lines(stacks: &[Stack]) -> Vec<(String, u64)> {
 }
 
 #[test]
+fn what_is_not_the_users_is_paler() {
+    let brightness = |role| {
+        let color = color((FrameKind::Native, role), "f");
+        [color.r, color.g, color.b].map(u32::from).iter().sum::<u32>()
+    };
+    assert!(brightness(Role::App) < brightness(Role::Library));
+    assert!(brightness(Role::Library) < brightness(Role::Runtime));
+}
+
+#[test]
 fn every_frame_says_its_time_and_share() {
     let svg = written(&service(), &Settings::default());
     let titles = titles(&svg);

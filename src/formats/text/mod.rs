@@ -19,7 +19,7 @@ pub(super) use tree::Row;
 use std::io::{self, Write};
 
 use super::ascii::{fit, wrap};
-use super::base;
+use super::{base, trees};
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::Location;
 use crate::model::projection::settings::{Metric, Settings};
@@ -39,22 +39,11 @@ pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> i
         &Report {
             snapshot,
             settings,
-            projection: &project_something(snapshot, settings),
+            projection: &trees::project(snapshot, settings),
             tree_lines: TREE_LINES,
         },
         out,
     )
-}
-
-/// Projects; idle time is shown if nothing else is left, at each level: who reads a report cannot
-/// ask for it any more.
-fn project_something(snapshot: &Snapshot, settings: &Settings) -> Projection {
-    let mut projection = project(snapshot, settings);
-    if projection.total.is_empty() && !projection.hidden.idle.is_empty() {
-        projection = project(snapshot, &Settings { idle: true, ..settings.clone() });
-        projection.only_idle = true;
-    }
-    projection
 }
 
 /// Writes the report in at most the given number of lines; the tree is shortened first.
@@ -65,7 +54,7 @@ pub fn write_within(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let lines = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'\n').count();
-    let projection = &project_something(snapshot, settings);
+    let projection = &trees::project(snapshot, settings);
     let (mut whole, mut branchless) = (Vec::new(), Vec::new());
     render(&Report { snapshot, settings, projection, tree_lines: 0 }, &mut branchless)?;
     let tree_lines = max_lines.saturating_sub(lines(&branchless)).min(TREE_LINES);
