@@ -121,6 +121,10 @@ const PLUMBING: &[&str] = &[
 /// The C library and the dynamic loader, whose internal functions have no names on most machines.
 const C_LIBRARY: &[&str] = &[r"(libc|libpthread|ld)[-.].*"];
 
+/// Libraries in which only threads of their own wait on a condition, often without names of
+/// functions: jemalloc's background threads (its `background_thread.c`).
+const HELPERS: &[&str] = &[r"libjemalloc[-.].*"];
+
 /// Java methods that wait for other threads to end.
 const JOINS: &[&str] = &[
     r"java\.lang\.Thread\.join",
@@ -128,8 +132,8 @@ const JOINS: &[&str] = &[
     r"java\.util\.concurrent\.[A-Za-z]+\.awaitTermination",
 ];
 
-static LISTS: LazyLock<[Regex; 5]> = LazyLock::new(|| {
-    [WAITS, LOOPS, PLUMBING, C_LIBRARY, JOINS].map(|list| {
+static LISTS: LazyLock<[Regex; 6]> = LazyLock::new(|| {
+    [WAITS, LOOPS, PLUMBING, JOINS, C_LIBRARY, HELPERS].map(|list| {
         let any = format!("^(?:{})$", list.join("|"));
         Regex::new(&any).expect("the shipped lists are regular expressions")
     })
@@ -153,13 +157,14 @@ pub(in crate::model) enum Mark {
 
 /// Returns the role of a frame by the built-in list.
 pub(in crate::model) fn mark(location: &Location) -> Mark {
-    let [.., c_library, _] = &*LISTS;
+    let [.., c_library, helpers] = &*LISTS;
     let name = &location.function;
     let is_java = location.kind == FrameKind::Java;
+    let is_in =
+        |modules: &Regex| redacted::of(name).is_none() && modules.is_match(&location.module);
     match mark_of_name(name, location.kind) {
-        Mark::Nothing if redacted::of(name).is_none() && c_library.is_match(&location.module) => {
-            Mark::Plumbing
-        }
+        Mark::Nothing if is_in(c_library) => Mark::Plumbing,
+        Mark::Nothing if is_in(helpers) => Mark::Waits,
         Mark::Nothing if is_java => Mark::Java,
         mark => mark,
     }
@@ -167,7 +172,7 @@ pub(in crate::model) fn mark(location: &Location) -> Mark {
 
 /// Returns the role of a frame by its name alone; [`Mark::Nothing`] without one.
 pub(super) fn mark_of_name(name: &str, kind: FrameKind) -> Mark {
-    let [waits, loops, plumbing, _, joins] = &*LISTS;
+    let [waits, loops, plumbing, joins, ..] = &*LISTS;
     let is_java = kind == FrameKind::Java;
     if let Some(roles) = redacted::of(name) {
         let mut marks = roles.filter_map(|role| match role {
@@ -268,6 +273,17 @@ mod tests {
             .iter()
             .fold(Wait::default(), |wait, frame| wait.below(mark(&location(frame))))
             .is_idle(kind, state)
+    }
+
+    #[test]
+    fn an_allocators_own_thread_waits_for_work_and_its_locks_are_waits() {
+        let base = ["start_thread", "libjemalloc.so.2!fn_39c30", "libjemalloc.so.2!fn_39940"];
+        assert!(is_idle(State::Wait, &[&base[..], &["pthread_cond_wait"]].concat()));
+        let job = ["start_thread", "serve", "libjemalloc.so.2!malloc", "pthread_mutex_lock"];
+        assert!(!is_idle(State::Lock, &job));
+        // Another library's thread may be in a job.
+        let other = ["start_thread", "libshop.so.2!fn_39c30", "pthread_cond_wait"];
+        assert!(!is_idle(State::Wait, &other));
     }
 
     #[test]
