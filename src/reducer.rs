@@ -16,7 +16,8 @@ use crate::capture::event_ring::Reader;
 use crate::clock;
 use crate::model::facts::recorder::{Former, Limits, Recorder, View};
 use crate::model::facts::snapshot::{Health, Session, Snapshot, Target};
-use crate::model::vocabulary::frame::{Event, Ns};
+use crate::model::facts::tables::Named;
+use crate::model::vocabulary::frame::{Event, Ns, RawFrame};
 use crate::model::vocabulary::host_load::HostLoad;
 use crate::runtimes::frame_and_thread_names::Names;
 use crate::symbols::Symbols;
@@ -177,6 +178,8 @@ struct Worker {
     used_ns: Arc<AtomicU64>,
     /// Processes that exited (pid, time), in order of exit.
     ended: Vec<(u32, Ns)>,
+    /// Frames of which it is not yet known whose code they are.
+    unplaced: Vec<RawFrame>,
     /// Targets that exited in an earlier history, by pid and start time.
     over: Vec<(u32, u64)>,
 }
@@ -195,6 +198,7 @@ impl Worker {
             own_cpu: OwnCpu::begin(),
             used_ns: inputs.used_ns,
             ended: Vec::new(),
+            unplaced: Vec::new(),
             over: Vec::new(),
         }
     }
@@ -279,9 +283,18 @@ impl Worker {
             }
         }
         let mut unnamed = self.recorder.take_unnamed();
+        if !self.unplaced.is_empty() && !self.names.is_placing() {
+            for frame in std::mem::take(&mut self.unplaced) {
+                let Some(named) = self.names.named(frame) else { continue };
+                if let Some(former) = &mut former {
+                    former.set_named(frame, named.clone());
+                }
+                self.name(frame, named);
+            }
+        }
         unnamed.retain(|frame| match self.names.named(*frame) {
             Some(named) => {
-                self.recorder.set_named(*frame, named);
+                self.name(*frame, named);
                 false
             }
             None => true,
@@ -302,11 +315,24 @@ impl Worker {
         drained
     }
 
+    /// Sets the name of a runtime's frame.
+    fn name(&mut self, frame: RawFrame, named: Named) {
+        if named.pending {
+            self.unplaced.push(frame);
+        }
+        self.recorder.set_named(frame, named);
+    }
+
+    /// Returns whether names are still being read.
+    fn is_naming(&self) -> bool {
+        self.symbols.pending() > 0 || !self.unplaced.is_empty()
+    }
+
     fn named_snapshot(&mut self, names_within: Duration) -> Arc<Snapshot> {
         let deadline = Instant::now() + names_within;
         loop {
             self.drain();
-            if self.symbols.pending() == 0 || Instant::now() >= deadline {
+            if !self.is_naming() || Instant::now() >= deadline {
                 // The channel now holds the names resolved between the drain and the check above.
                 self.drain();
                 return self.snapshot();
@@ -323,7 +349,7 @@ impl Worker {
         let mut former = self.recorder.restart();
         self.begin_again(&last);
         let deadline = Instant::now() + names_within;
-        while former.is_pending() && self.symbols.pending() > 0 && Instant::now() < deadline {
+        while former.is_pending() && self.is_naming() && Instant::now() < deadline {
             std::thread::sleep(DRAIN_EVERY);
             self.drain_for(Some(&mut former));
         }
@@ -396,7 +422,7 @@ impl Worker {
             late_p99_ns,
             self_cpu_percent,
             total_cpu_percent,
-            naming: self.symbols.pending() > 0,
+            naming: self.is_naming(),
             folded_facts,
             dropped_buckets,
             startup_ns: self.startup_ns,

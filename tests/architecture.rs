@@ -74,7 +74,17 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // Pure: it parses bytes.
     ("pclntab", &[]),
     // A runtime provides frames to the unwinder, which knows it as `Generated` only.
-    ("runtimes", &["clock", "elf", "unwinder", "process", "model::facts::tables"]),
+    (
+        "runtimes",
+        &[
+            "clock",
+            "elf",
+            "unwinder",
+            "process",
+            "model::facts::tables",
+            "model::vocabulary::java_packages",
+        ],
+    ),
     // What a call waits for is decided in one place; `process` only resolves its arguments.
     ("process", &["clock", "model::projection::waits", "model::vocabulary::host_load"]),
     // Pure: it uses no other module.
@@ -109,7 +119,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("clap_mangen", &["cli"]),
     ("cpp_demangle", &["symbols"]),
     ("crossterm", &["tui"]),
-    ("flate2", &["formats"]),
+    ("flate2", &["formats", "runtimes"]),
     ("framehop", &["unwinder"]),
     ("gimli", &["symbols", "unwinder"]),
     ("humantime", &["app", "cli"]),
@@ -122,6 +132,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("prost", &["formats"]),
     ("ratatui", &["tui"]),
     ("remoteprocess", &["process"]),
+    ("rawzip", &["runtimes"]),
     ("ringbuf", &["capture::event_ring"]),
     ("rustc_demangle", &["symbols"]),
     (

@@ -3,7 +3,7 @@
 //! package.
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -38,6 +38,7 @@ fn main() {
     }
     seeds.machines();
     seeds.maps_of_code();
+    seeds.jars();
     seeds.profiles();
     seeds.stacks_of_others();
 }
@@ -54,6 +55,36 @@ impl Seeds {
             .unwrap_or_else(|error| {
                 panic!("{}: {error}", folder.display());
             });
+    }
+
+    /// Adds a plain jar, and one with another in it.
+    fn jars(&mut self) {
+        let archive = |files: &[(&str, &[u8])]| {
+            let mut bytes = Vec::new();
+            let mut archive = rawzip::ZipArchiveWriter::new(&mut bytes);
+            for (name, content) in files {
+                let file = archive.new_file(name);
+                let (mut file, config) = file
+                    .compression_method(rawzip::CompressionMethod::STORE)
+                    .start()
+                    .expect("begun");
+                let mut writer = config.wrap(&mut file);
+                writer.write_all(content).expect("written");
+                let (_, written) = writer.finish().expect("written");
+                file.finish(written).expect("written");
+            }
+            archive.finish().expect("written");
+            bytes
+        };
+        let plain = archive(&[
+            ("META-INF/MANIFEST.MF", b"Main-Class: a.B\nStart-Class: a.\n C\n"),
+            ("a/B.class", b"x"),
+            ("META-INF/versions/9/a/B$C.class", b""),
+        ]);
+        let nested =
+            archive(&[("BOOT-INF/lib/a.jar", &plain), ("BOOT-INF/classes/a/D.class", b"")]);
+        self.add("jar", "plain", plain);
+        self.add("jar", "nested", nested);
     }
 
     /// Adds folded stacks and pprof profiles as other tools write them.

@@ -2,6 +2,7 @@
 
 #![expect(unsafe_code, reason = "maps a page of a file to learn its device number")]
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -56,6 +57,19 @@ pub fn open_mapped(file: &MappedFile) -> io::Result<File> {
 pub fn open_beneath(pid: u32, path: &Path) -> io::Result<File> {
     let found = find_beneath(pid, path, OFlags::NOFOLLOW)?;
     Ok(File::from(reopen(&found)?.0))
+}
+
+/// Opens the file behind a descriptor of a process, for reading. It must be a regular file. May
+/// block like [`open_mapped`].
+pub fn open_descriptor(pid: u32, descriptor: &OsStr) -> io::Result<File> {
+    let found = place(&Path::new(&format!("/proc/{pid}/fd")).join(descriptor))?;
+    Ok(File::from(reopen(&found)?.0))
+}
+
+/// Returns device and inode of a process's path beneath its root, without opening it.
+pub fn identity_beneath(pid: u32, path: &Path) -> io::Result<(u64, u64)> {
+    let stat = rustix::fs::fstat(beneath(pid, path)?)?;
+    Ok((stat.st_dev, stat.st_ino))
 }
 
 /// Returns the paths that a line of `/proc/PID/maps` may mean: ` (deleted)` and `\012` may be part

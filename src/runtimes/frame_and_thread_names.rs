@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
 
+use super::java_class_origins::ClassOrigins;
 use crate::model::facts::tables::{FrameKind, Location, Named};
 use crate::model::vocabulary::frame::{FrameCode, RawFrame, RawName};
+use crate::model::vocabulary::role::Origin;
 
 /// Maximum named frames; all beyond share one name.
 const NAMES_MAX: usize = 1_000_000;
@@ -18,7 +20,10 @@ const THREADS_MAX: usize = 100_000;
 
 /// Names of all runtimes of a session; clones share them.
 #[derive(Clone, Default)]
-pub struct Names(Arc<Mutex<Table>>);
+pub struct Names {
+    table: Arc<Mutex<Table>>,
+    class_origins: ClassOrigins,
+}
 
 #[derive(Default)]
 struct Table {
@@ -50,11 +55,29 @@ impl Names {
         RawFrame::new(FrameCode::Runtime { id })
     }
 
-    /// Returns the locations of a runtime's frame; `None` for any other frame.
+    /// Returns the locations of a runtime's frame; `None` for any other frame. It is pending while
+    /// it is being found out whose code it is; see [`Names::is_placing`].
     pub fn named(&self, frame: RawFrame) -> Option<Named> {
         let FrameCode::Runtime { id } = frame.decode() else { return None };
         let locations = self.table().named.get(usize::try_from(id).ok()?)?.clone();
-        Some(Named::known(locations))
+        let mut pending = false;
+        let origin = |location: &Location| match location.kind {
+            FrameKind::Java => {
+                self.class_origins.of_method(&location.function).unwrap_or_else(|| {
+                    pending = true;
+                    Origin::Unknown
+                })
+            }
+            _ => Origin::Unknown,
+        };
+        let origins = locations.iter().map(origin).collect();
+        Some(Named { pending, origins, ..Named::known(locations) })
+    }
+
+    /// Returns whether it is being found out whose code some frames are. Afterwards they are to be
+    /// asked for again.
+    pub fn is_placing(&self) -> bool {
+        self.class_origins.is_pending()
     }
 
     /// Returns the name that stands for this text; `None` where there are too many.
@@ -82,6 +105,9 @@ impl Names {
     /// Records that this process runs code of that runtime.
     pub fn attached(&self, pid: u32, runtime: &'static str) {
         self.table().runtimes.insert(pid, runtime);
+        if runtime == "jvm" {
+            self.class_origins.attached(pid);
+        }
     }
 
     /// Records what cannot be read of a process's runtime, and why; `None`: all can be read.
@@ -119,7 +145,7 @@ impl Names {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -7,6 +7,7 @@
 //!
 //! ```text
 //! frame_and_thread_names  ids of runtime frames and threads, and their names
+//! java_class_origins/     whose code a Java class is
 //! dynsym                  exported symbols of a loaded library, read from its image in memory
 //! jvm/                    HotSpot
 //! perf_map/               other JIT compilers, by a file that names their code
@@ -14,6 +15,7 @@
 
 pub mod dynsym;
 pub mod frame_and_thread_names;
+pub mod java_class_origins;
 pub mod jvm;
 pub mod perf_map;
 

@@ -21,7 +21,7 @@ use super::kernel::Kernel;
 use super::{Resolved, origin, placeholder};
 use crate::model::facts::tables::{FrameKind, Location, Named, Tier};
 use crate::model::vocabulary::frame::{FileId, FrameCode, RawFrame};
-use crate::model::vocabulary::role::Origin;
+use crate::model::vocabulary::role::{Origin, Origins};
 use crate::model::vocabulary::text::{NAME_CAP, clean_bytes};
 use crate::process::filebytes::Version;
 use crate::process::mapped_files::{FileKind, Files, MappedFile};
@@ -353,7 +353,12 @@ impl Worker {
                 tier: (depth > 0).then_some(Tier::Inlined),
             })
             .collect();
-        Named { locations, pending: false, build_id: of.build_id.clone(), origin: of.origin }
+        Named {
+            locations,
+            pending: false,
+            build_id: of.build_id.clone(),
+            origins: Origins::All(of.origin),
+        }
     }
 
     /// Names generated code, in a file or not: one row for the whole region, as otherwise every

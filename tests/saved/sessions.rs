@@ -10,7 +10,7 @@ use sampletop::model::vocabulary::frame::{
     Counters, Event, FileId, FrameCode, Losses, Marker, Ns, Observation, RawFrame, RawName, SECOND,
     Seen, Syscall, ThreadKey, ThreadKind, Tick,
 };
-use sampletop::model::vocabulary::role::Origin;
+use sampletop::model::vocabulary::role::{Origin, Origins};
 
 pub const MS: Ns = 1_000_000;
 pub const START: Ns = 1000 * SECOND;
@@ -175,13 +175,13 @@ fn named(raw: RawFrame) -> Named {
         }
     };
     let build_id = build_id(raw).map(Into::into);
-    let origin = match raw.decode() {
-        FrameCode::Code { offset: 3, .. } => Origin::Library,
-        FrameCode::Code { offset: 4, .. } => Origin::App,
-        FrameCode::Runtime { .. } => Origin::Runtime,
-        _ => Origin::Unknown,
+    let origins = match raw.decode() {
+        FrameCode::Code { offset: 3, .. } => Origins::All(Origin::Library),
+        FrameCode::Code { offset: 4, .. } => Origins::Each([Origin::App, Origin::Library].into()),
+        FrameCode::Runtime { .. } => Origins::All(Origin::Runtime),
+        _ => Origins::default(),
     };
-    Named { build_id, origin, ..Named::known(locations) }
+    Named { build_id, origins, ..Named::known(locations) }
 }
 
 /// `scan` observations of seven threads of two processes, for minutes or for some seconds. A fifth

@@ -118,41 +118,41 @@ fn build_dump(
     let (tables, filters) = (&snapshot.tables, &settings.filters);
     let waits: HashMap<ThreadKey, &Answer> =
         waits.iter().map(|answer| (answer.asked.thread, answer)).collect();
-    let mut threads: Vec<DumpThread> =
-        snapshot
-            .threads
-            .iter()
-            .filter(|now| !(filters.skip_daemon && tables.kind(now.name) != ThreadKind::Plain))
-            .map(|now| {
-                let mut frames: Vec<(Location, Role)> = Vec::new();
-                for frame in tables.frames_innermost_first(now.stack) {
-                    let named = tables.named(frame);
-                    // Within one raw frame the names are outermost first.
-                    frames.extend(named.locations.iter().rev().map(|location| {
-                        (location.clone(), role_of(settings, location, named.origin))
-                    }));
-                }
-                frames.retain(|(frame, _)| !(filters.no_kernel && frame.kind == FrameKind::Kernel));
-                frames.dedup_by(|(a, _), (b, _)| a.is_unnamed_kernel() && b.is_unnamed_kernel());
-                if frames.is_empty() {
-                    frames.push((marker(Marker::NotSampled), Role::Marker));
-                }
-                DumpThread {
-                    thread: now.thread,
-                    name: Arc::clone(tables.name(now.name)),
-                    kind: tables.kind(now.name),
-                    state: now.state.resolve(tables.futex_kind(now.stack)),
-                    waits_for: waits.get(&now.thread).map(|answer| match redactor {
-                        Some(redactor) => redactor.waits_for(answer).to_string(),
-                        None => answer.waits_for.to_string(),
-                    }),
-                    cpu_ns: now.run_ns,
-                    complete: frames.iter().all(|(frame, _)| frame.kind != FrameKind::Marker),
-                    recovered: now.recovered,
-                    frames,
-                }
-            })
-            .collect();
+    let mut threads: Vec<DumpThread> = snapshot
+        .threads
+        .iter()
+        .filter(|now| !(filters.skip_daemon && tables.kind(now.name) != ThreadKind::Plain))
+        .map(|now| {
+            let mut frames: Vec<(Location, Role)> = Vec::new();
+            for frame in tables.frames_innermost_first(now.stack) {
+                let named = tables.named(frame);
+                // Within one raw frame the names are outermost first.
+                frames.extend(named.locations.iter().enumerate().rev().map(|(nth, location)| {
+                    let origin = named.origins.of(nth);
+                    (location.clone(), role_of(settings, location, origin))
+                }));
+            }
+            frames.retain(|(frame, _)| !(filters.no_kernel && frame.kind == FrameKind::Kernel));
+            frames.dedup_by(|(a, _), (b, _)| a.is_unnamed_kernel() && b.is_unnamed_kernel());
+            if frames.is_empty() {
+                frames.push((marker(Marker::NotSampled), Role::Marker));
+            }
+            DumpThread {
+                thread: now.thread,
+                name: Arc::clone(tables.name(now.name)),
+                kind: tables.kind(now.name),
+                state: now.state.resolve(tables.futex_kind(now.stack)),
+                waits_for: waits.get(&now.thread).map(|answer| match redactor {
+                    Some(redactor) => redactor.waits_for(answer).to_string(),
+                    None => answer.waits_for.to_string(),
+                }),
+                cpu_ns: now.run_ns,
+                complete: frames.iter().all(|(frame, _)| frame.kind != FrameKind::Marker),
+                recovered: now.recovered,
+                frames,
+            }
+        })
+        .collect();
     threads.sort_by_key(|t| (t.thread.pid, t.thread.tid));
     Dump {
         session: Arc::clone(&snapshot.session),

@@ -16,7 +16,7 @@ use crate::model::projection::settings::{Metric, Range, Settings};
 use crate::model::vocabulary::frame::{
     FrameCode, Marker, Ns, RawFrame, RawName, ThreadKey, ThreadKind,
 };
-use crate::model::vocabulary::role::Origin;
+use crate::model::vocabulary::role::Origins;
 use crate::model::vocabulary::state::{RawState, State};
 use crate::model::vocabulary::text::clean;
 
@@ -100,7 +100,7 @@ impl Builder {
             locations: locations.into(),
             pending: false,
             build_id,
-            origin: Origin::Unknown,
+            origins: Origins::default(),
         };
         if let Some(frame) = self.frames.get(&named) {
             return *frame;

@@ -16,7 +16,7 @@ use crate::model::facts::tables::{
     FrameId, FrameKind, Location, NameId, Named, Parts, StackId, Tables, Tier,
 };
 use crate::model::vocabulary::frame::{FrameCode, Marker, RawFrame, ThreadKind};
-use crate::model::vocabulary::role::Origin;
+use crate::model::vocabulary::role::{Origin, Origins};
 use crate::model::vocabulary::state::FutexKind;
 use crate::model::vocabulary::text::{NAME_CAP, clean};
 
@@ -111,7 +111,7 @@ pub fn write(tables: &Tables, out: &mut dyn Write) -> io::Result<()> {
 
     let mut block = Listed::new(kind::ORIGINS);
     for id in (0..counts.frames).map(|id| FrameId(id as u32)) {
-        block.list.number(tables.named(id).origin as u64);
+        write_origins(&tables.named(id).origins, &mut block.list);
         block.next(out)?;
     }
     block.end(out)?;
@@ -188,6 +188,9 @@ impl Listed {
     }
 }
 
+/// The first number in a block of origins that is no [`Origin`].
+const EACH: u64 = 16;
+
 const KINDS: [FrameKind; 7] = [
     FrameKind::Native,
     FrameKind::Kernel,
@@ -218,6 +221,27 @@ fn code(kind: FrameKind, tier: Option<Tier>) -> u64 {
     (tier << 4 | kind) as u64
 }
 
+/// Writes the one origin of all functions, or else [`EACH`] + their number and then each.
+fn write_origins(origins: &Origins, list: &mut Put) {
+    match origins {
+        Origins::All(origin) => list.number(*origin as u64),
+        Origins::Each(origins) => {
+            let origins = &origins[..origins.len().min(LOCATIONS_MAX)];
+            list.number(EACH + origins.len() as u64);
+            origins.iter().for_each(|origin| list.number(*origin as u64));
+        }
+    }
+}
+
+fn origins(take: &mut Take<'_>) -> Option<Origins> {
+    let number = take.number()?;
+    match number.checked_sub(EACH) {
+        None => Some(Origins::All(Origin::from_code(number))),
+        Some(count) if count > LOCATIONS_MAX as u64 => None,
+        Some(count) => (0..count).map(|_| Some(Origin::from_code(take.number()?))).collect(),
+    }
+}
+
 fn of_code(code: u64) -> Option<(FrameKind, Option<Tier>)> {
     let (kind, tier) = (code & 15, usize::try_from(code >> 4).ok()?);
     Some((*KINDS.get(kind as usize)?, *TIERS.get(tier)?))
@@ -231,7 +255,7 @@ pub struct Found {
     /// By frame. Empty if the file holds no builds.
     builds: Vec<Option<Arc<str>>>,
     /// By frame. Older files hold none.
-    origins: Vec<Origin>,
+    origins: Vec<Origins>,
     stacks: Vec<Option<(StackId, FrameId, FutexKind)>>,
     /// The numbers of entries that the file promises.
     counts: Counts,
@@ -245,7 +269,7 @@ impl Found {
             names: vec![None; counts.names],
             frames: vec![None; counts.frames],
             builds: vec![None; if counts.builds > 0 { counts.frames } else { 0 }],
-            origins: vec![Origin::Unknown; counts.frames],
+            origins: vec![Origins::default(); counts.frames],
             stacks: vec![None; counts.stacks],
             counts,
             strings: HashMap::new(),
@@ -282,7 +306,7 @@ impl Found {
                         if take.flag()? { Some(string(&mut take, &strings)?) } else { None };
                     *self.builds.get_mut(id)? = build_id;
                 }
-                kind::ORIGINS => *self.origins.get_mut(id)? = Origin::from_code(take.number()?),
+                kind::ORIGINS => *self.origins.get_mut(id)? = origins(&mut take)?,
                 _ => {
                     let before =
                         if id == first { None } else { self.stacks.get(id - 1).copied().flatten() };
@@ -326,8 +350,8 @@ impl Found {
         for ((_, named), build_id) in frames.iter_mut().zip(self.builds) {
             named.build_id = build_id;
         }
-        for ((_, named), origin) in frames.iter_mut().zip(self.origins) {
-            named.origin = origin;
+        for ((_, named), origins) in frames.iter_mut().zip(self.origins) {
+            named.origins = origins;
         }
         // The substitute for lost stacks gets the id after all others.
         let lost_frame = FrameId(frames.len() as u32);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::model::facts::chunks::Chunks;
 use crate::model::vocabulary::frame::{FrameCode, Marker, RawFrame, ThreadKind};
-use crate::model::vocabulary::role::Origin;
+use crate::model::vocabulary::role::Origins;
 use crate::model::vocabulary::state::FutexKind;
 
 /// A whole stack: a node of the prefix tree. 0 is the empty stack.
@@ -143,7 +143,7 @@ pub struct Named {
     /// the same in all builds.
     pub build_id: Option<Arc<str>>,
     /// Where its code was loaded from. Not part of [`Location`] either: it is the same function.
-    pub origin: Origin,
+    pub origins: Origins,
 }
 
 impl Named {
@@ -153,7 +153,7 @@ impl Named {
             locations: locations.into(),
             pending: false,
             build_id: None,
-            origin: Origin::Unknown,
+            origins: Origins::default(),
         }
     }
 
@@ -176,7 +176,12 @@ impl Named {
             kind,
             tier: None,
         };
-        Named { locations: Arc::new([location]), pending, build_id: None, origin: Origin::Unknown }
+        Named {
+            locations: Arc::new([location]),
+            pending,
+            build_id: None,
+            origins: Origins::default(),
+        }
     }
 }
 

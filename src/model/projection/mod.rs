@@ -333,14 +333,18 @@ impl Projector {
             "{:?} {frames:?} {:?} {:?} {:?}",
             settings.grouping, settings.rename, settings.idle_at, settings.whose
         );
-        let renamed = self.rows.update(&snapshot.tables);
+        let change = self.rows.update(&snapshot.tables);
         self.rows.roll_up(settings.roll_up);
         if self.rules != rules {
             self.rules = rules;
             self.verdicts.forget();
             self.groups.forget();
-        } else if renamed {
-            self.verdicts.forget_paths();
+        } else {
+            match change {
+                rows::Change::Nothing => {}
+                rows::Change::Names => self.verdicts.forget_paths(),
+                rows::Change::Roles => self.verdicts.forget(),
+            }
         }
         let named = |target: &Target| (target.pid, Arc::clone(&target.command));
         let by_process = matches!(settings.grouping, Grouping::Process);

@@ -3,7 +3,7 @@
 //! 1. Names that only a runtime or a wait has: start-up, trampolines, schedulers, parking.
 //! 2. The source file that debug information names: a toolchain, a registry of packages.
 //! 3. The place that the code was loaded from ([`Origin`]): the program, the system.
-//! 4. Names of well-known packages.
+//! 4. Names of well-known packages ([`java_packages`]).
 //!
 //! Where the evidence is thin the frame is the user's: hiding the user's code is the worse mistake.
 
@@ -15,6 +15,7 @@ use super::idle::{self, Mark};
 use super::{monitor, safepoint};
 use crate::model::facts::redacted;
 use crate::model::facts::tables::{FrameKind, Location};
+use crate::model::vocabulary::java_packages;
 use crate::model::vocabulary::qualified::segments;
 use crate::model::vocabulary::role::{Origin, Role};
 
@@ -107,64 +108,6 @@ const LIBRARY_NAMESPACES: &[&str] = &[
     "futures_util",
 ];
 
-/// Packages of the Java platform: no program has classes in them.
-const JAVA_PLATFORM: &[&str] = &["java.", "javax.", "jdk.", "sun.", "com.sun.", "jakarta."];
-
-/// Packages of well-known Java libraries, for classes of which it is not known where they come
-/// from.
-const JAVA_LIBRARIES: &[&str] = &[
-    "akka.",
-    "ch.qos.logback.",
-    "com.fasterxml.",
-    "com.google.common.",
-    "com.google.gson.",
-    "com.google.protobuf.",
-    "com.lmax.disruptor.",
-    "com.mchange.",
-    "com.mysql.",
-    "com.zaxxer.hikari.",
-    "groovy.",
-    "io.grpc.",
-    "io.lettuce.",
-    "io.micrometer.",
-    "io.micronaut.",
-    "io.netty.",
-    "io.opentelemetry.",
-    "io.quarkus.",
-    "io.reactivex.",
-    "io.undertow.",
-    "io.vertx.",
-    "kotlin.",
-    "kotlinx.",
-    "net.bytebuddy.",
-    "okhttp3.",
-    "okio.",
-    "oracle.jdbc.",
-    "org.aopalliance.",
-    "org.apache.",
-    "org.aspectj.",
-    "org.codehaus.",
-    "org.eclipse.",
-    "org.glassfish.",
-    "org.h2.",
-    "org.hibernate.",
-    "org.jboss.",
-    "org.mariadb.jdbc.",
-    "org.mozilla.",
-    "org.postgresql.",
-    "org.quartz.",
-    "org.reactivestreams.",
-    "org.slf4j.",
-    "org.springframework.",
-    "org.xerial.",
-    "org.yaml.",
-    "reactor.",
-    "redis.clients.",
-    "rx.",
-    "scala.",
-    "sbt.",
-];
-
 static LISTS: LazyLock<[Regex; 4]> = LazyLock::new(|| {
     let whole = |list: &[&str]| format!("^(?:{})$", list.join("|"));
     [whole(NATIVE_RUNTIME), whole(JAVA_RUNTIME), whole(WAITS), LIBRARY_FILES.join("|")]
@@ -196,7 +139,7 @@ pub(super) fn role_by_name(location: &Location) -> Option<Role> {
         FrameKind::Kernel => Some(Role::Kernel),
         FrameKind::Java if is_wait() => Some(Role::Wait),
         FrameKind::Java if java_runtime.is_match(name) => Some(Role::Runtime),
-        FrameKind::Java => begins_with_any(name, JAVA_PLATFORM).then_some(Role::Library),
+        FrameKind::Java => java_packages::is_platform(name).then_some(Role::Library),
         // Stubs and adapters of HotSpot; what other compilers made for themselves.
         FrameKind::Jit if &*location.module == "[jvm]" || is_builtin(name) => Some(Role::Runtime),
         FrameKind::Native | FrameKind::Python | FrameKind::Jit => match () {
@@ -219,7 +162,7 @@ pub(super) fn role_by_place(location: &Location, origin: Origin) -> Role {
         (Origin::Library, _) => Role::Library,
         (Origin::Runtime, _) => Role::Runtime,
         (Origin::App, _) if is_java => Role::App,
-        (Origin::Unknown, _) if is_java => match begins_with_any(name, JAVA_LIBRARIES) {
+        (Origin::Unknown, _) if is_java => match java_packages::is_library(name) {
             true => Role::Library,
             false => Role::App,
         },

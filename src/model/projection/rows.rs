@@ -44,25 +44,48 @@ pub(super) struct Rows {
     by_function: HashMap<Function, u32>,
     /// The role of each function, where its name decides.
     named_roles: Vec<Option<Role>>,
-    /// Whose code each location is, before the user's corrections.
-    roles: Vec<Role>,
+    /// Whose code each location is, before the user's corrections, and the origin that this is
+    /// judged by.
+    roles: Vec<(Role, Origin)>,
+    /// Whether the role of a known location changed.
+    rejudged: bool,
     /// The class, package and module of each location, which are locations too. Computed on first
     /// use.
     units: [Vec<u32>; 3],
     /// By [`FrameId`].
     frames: Vec<Span>,
     list: Vec<u32>,
-    /// Frames whose name may change, and their present names.
-    unsettled: Vec<(FrameId, Arc<[Location]>)>,
+    /// Frames whose name or place may change.
+    unsettled: Vec<Unsettled>,
+}
+
+/// A frame and its present name.
+struct Unsettled {
+    frame: FrameId,
+    name: Arc<[Location]>,
+    pending: bool,
+}
+
+/// What an update changed of frames that were known before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Change {
+    Nothing,
+    Names,
+    /// Roles, and maybe names.
+    Roles,
 }
 
 impl Rows {
-    /// Adds every new frame of `tables`. Returns true if a known frame was renamed.
-    pub(super) fn update(&mut self, tables: &Tables) -> bool {
+    /// Adds every new frame of `tables`. Returns what changed of known ones.
+    pub(super) fn update(&mut self, tables: &Tables) -> Change {
         let mut renamed = false;
-        for (frame, called) in std::mem::take(&mut self.unsettled) {
-            if Arc::ptr_eq(&called, &tables.named(frame).locations) {
-                self.unsettled.push((frame, called));
+        for unsettled in std::mem::take(&mut self.unsettled) {
+            let frame = unsettled.frame;
+            let named = tables.named(frame);
+            // Where a frame is still pending only its place may be unknown.
+            if Arc::ptr_eq(&unsettled.name, &named.locations) && unsettled.pending == named.pending
+            {
+                self.unsettled.push(unsettled);
             } else {
                 self.frames[frame.0 as usize] = self.meet(tables, frame);
                 renamed = true;
@@ -72,19 +95,23 @@ impl Rows {
             let span = self.meet(tables, FrameId(frame as u32));
             self.frames.push(span);
         }
-        renamed
+        match (std::mem::take(&mut self.rejudged), renamed) {
+            (true, _) => Change::Roles,
+            (false, true) => Change::Names,
+            (false, false) => Change::Nothing,
+        }
     }
 
     fn meet(&mut self, tables: &Tables, frame: FrameId) -> Span {
         let named = tables.named(frame);
         let start = self.list.len() as u32;
-        for location in named.locations.iter() {
+        for (nth, location) in named.locations.iter().enumerate() {
             let id = if safepoint::is_stop(location) {
                 self.location_id(&safepoint::marker(), Origin::Unknown)
             } else if monitor::is_enter(location) {
                 self.location_id(&monitor::frame(), Origin::Unknown)
             } else {
-                self.location_id(location, named.origin)
+                self.location_id(location, named.origins.of(nth))
             };
             self.list.push(id);
         }
@@ -92,15 +119,27 @@ impl Rows {
         let marks_file =
             matches!(tables.frame(frame).decode(), FrameCode::Marker { file: Some(_), .. });
         if named.pending || marks_file {
-            self.unsettled.push((frame, named.locations.clone()));
+            self.unsettled.push(Unsettled {
+                frame,
+                name: named.locations.clone(),
+                pending: named.pending,
+            });
         }
         Span { start, end: self.list.len() as u32 }
     }
 
-    /// Returns the number of the location. Its role is that of the first frame with this location.
+    /// Returns the number of the location. Its role is that of the first frame with this location
+    /// whose origin is known.
     fn location_id(&mut self, location: &Location, origin: Origin) -> u32 {
-        if let Some(id) = self.by_location.get(location) {
-            return *id;
+        if let Some(id) = self.by_location.get(location).copied() {
+            let nth = id as usize;
+            if self.roles[nth].1 == Origin::Unknown && origin != Origin::Unknown {
+                let by_name = self.named_roles[self.function_of[nth] as usize];
+                let role = by_name.unwrap_or_else(|| role_by_place(location, origin));
+                self.rejudged |= role != self.roles[nth].0;
+                self.roles[nth] = (role, origin);
+            }
+            return id;
         }
         let id = self.places.locations.len() as u32;
         let function = Function {
@@ -115,7 +154,8 @@ impl Rows {
             self.named_roles.push(role_by_name(location));
         }
         let role = self.named_roles[function as usize];
-        self.roles.push(role.unwrap_or_else(|| role_by_place(location, origin)));
+        let role = role.unwrap_or_else(|| role_by_place(location, origin));
+        self.roles.push((role, origin));
         let of_line = Location { tier: None, ..location.clone() };
         let location = Arc::new(location.clone());
         let places = Arc::make_mut(&mut self.places);
@@ -172,7 +212,7 @@ impl Rows {
     }
 
     pub(super) fn role(&self, location: u32) -> Role {
-        self.roles[location as usize]
+        self.roles[location as usize].0
     }
 
     pub(super) fn places(&self) -> &Arc<Places> {

@@ -6,6 +6,7 @@
 //! frame              frames, stacks, and the events that capture emits
 //! state              what a thread is doing, by its system call
 //! role               whose code a frame is
+//! java_packages      well-known packages
 //! host_load          how busy the host is
 //! qualified          the parts of a demangled name
 //! thread_name_rules  what names of threads that do the same have in common
@@ -14,6 +15,7 @@
 
 pub mod frame;
 pub mod host_load;
+pub mod java_packages;
 pub mod qualified;
 pub mod role;
 pub mod state;

@@ -1,5 +1,7 @@
 //! Whose code a frame is.
 
+use std::sync::Arc;
+
 /// The place that a frame's code was loaded from, where it is known. It is evidence for the
 /// frame's [`Role`], and not part of its name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
@@ -22,6 +24,42 @@ impl Origin {
     /// Returns the origin with this number; unknown numbers are [`Origin::Unknown`].
     pub fn from_code(code: u64) -> Origin {
         Origin::ALL.into_iter().find(|origin| *origin as u64 == code).unwrap_or_default()
+    }
+}
+
+/// The origins of a frame's functions: the outermost first, then those inlined into it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Origins {
+    /// All functions have the same.
+    All(Origin),
+    /// One for each function. A Java method may have one of another jar inlined.
+    Each(Arc<[Origin]>),
+}
+
+impl Origins {
+    /// Returns the origin of the nth function.
+    pub fn of(&self, nth: usize) -> Origin {
+        match self {
+            Origins::All(origin) => *origin,
+            Origins::Each(origins) => origins.get(nth).copied().unwrap_or_default(),
+        }
+    }
+}
+
+impl Default for Origins {
+    fn default() -> Origins {
+        Origins::All(Origin::Unknown)
+    }
+}
+
+impl FromIterator<Origin> for Origins {
+    fn from_iter<T: IntoIterator<Item = Origin>>(origins: T) -> Origins {
+        let origins: Vec<Origin> = origins.into_iter().collect();
+        match origins.first() {
+            None => Origins::default(),
+            Some(first) if origins.iter().all(|origin| origin == first) => Origins::All(*first),
+            Some(_) => Origins::Each(origins.into()),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::properties::{fact, world};
 use super::*;
 use crate::model::projection::settings::{Level, RollUp, Whose};
-use crate::model::vocabulary::role::Role;
+use crate::model::vocabulary::role::{Origin, Role};
 
 fn mine() -> Settings {
     Settings { level: Level::Mine, ..Settings::default() }
@@ -223,4 +223,43 @@ proptest! {
             prop_assert_eq!(is_entry, of_app && !matches!(shown.role(node), Role::App | Role::Marker));
         }
     }
+}
+
+#[test]
+fn a_frame_whose_place_becomes_known_gets_its_role_and_so_does_each_inlined_function() {
+    let mut world = World::new();
+    world.fact("w", "main;late", State::Run, 5);
+    let late = world.frames["late"];
+    let java = |name: &str| Location::named(name, FrameKind::Java);
+    let locations: Arc<[Location]> = Arc::new([java("com.shop.Cart.sum"), java("com.lib.Json.of")]);
+    let set = |world: &mut World, pending, origins: [Origin; 2]| {
+        let origins = origins.into_iter().collect();
+        let named = Named { pending, origins, ..Named::known(locations.clone()) };
+        world.interner.set_named(late, named);
+    };
+    set(&mut world, true, [Origin::Unknown; 2]);
+    let mut projector = Projector::default();
+    let snapshot = world.snapshot();
+    let before = world.project_with(&mut projector, &snapshot, &mine());
+    assert_shows(
+        drawn(&before, &mine()),
+        "
+        w 5 0
+          main 5 0
+            com.shop.Cart.sum 5 0
+              com.lib.Json.of 5 5
+        ",
+    );
+    set(&mut world, false, [Origin::App, Origin::Library]);
+    let snapshot = world.snapshot();
+    let after = world.project_with(&mut projector, &snapshot, &mine());
+    assert_shows(
+        drawn(&after, &mine()),
+        "
+        w 5 0
+          main 5 0
+            com.shop.Cart.sum 5 5
+              com.lib.Json.of 5 5
+        ",
+    );
 }

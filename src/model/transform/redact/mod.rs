@@ -85,11 +85,13 @@ impl Redactor {
         let names = names.collect();
         let frames = (0..tables.frame_count()).map(|id| FrameId(id as u32)).map(|frame| {
             let named = tables.named(frame);
-            let locations =
-                named.locations.iter().map(|l| self.location(l, named.origin)).collect();
+            let locations = named.locations.iter().enumerate();
+            let locations = locations
+                .map(|(nth, location)| self.location(location, named.origins.of(nth)))
+                .collect();
             // A build id identifies the program to anybody with the same file.
             let build_id = named.build_id.as_ref().map(|build_id| self.text(build_id));
-            (tables.frame(frame), Named { locations, build_id, ..*named })
+            (tables.frame(frame), Named { locations, build_id, ..named.clone() })
         });
         let frames = frames.collect();
         let stacks = (0..tables.stack_count()).map(|id| StackId(id as u32));

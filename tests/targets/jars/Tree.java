@@ -1,0 +1,11 @@
+package net.trees;
+
+public class Tree {
+    public void grow() {
+        try {
+            Thread.sleep(Long.MAX_VALUE);
+        } catch (InterruptedException end) {
+            return;
+        }
+    }
+}
