@@ -31,7 +31,7 @@ use sampletop::model::facts::tables::{FrameKind, Location, Named};
 use sampletop::model::projection::Projector;
 use sampletop::model::projection::settings::{Range, Settings};
 use sampletop::model::vocabulary::frame::{
-    Counters, Event, FileId, FrameCode, Losses, Ns, Observation, RawFrame, RawName, SECOND, Seen,
+    Counters, Event, FileId, FrameCode, Ns, Observation, RawFrame, RawName, SECOND, Seen,
     ThreadKey, Tick,
 };
 use sampletop::process::mapped_files::Files;
@@ -130,29 +130,23 @@ impl World {
 }
 
 fn tick(at: Ns) -> Event {
-    Event::Tick(Tick {
-        at,
-        pid: PID,
-        late_ns: 50_000,
-        process_cpu_ns: None,
-        interval_ns: SECOND / 100,
-        losses: Losses::default(),
-    })
+    Event::Tick(Tick { late_ns: 50_000, interval_ns: SECOND / 100, ..Tick::new(at, PID) })
 }
 
 /// Returns an on-CPU sample: stack number `n` (they repeat after [`STACKS`]).
 fn observe(at: Ns, n: u64) -> Event {
     let thread = n % THREADS;
     Event::Observation(Observation {
-        at,
-        thread: ThreadKey { pid: PID, tid: PID + thread as u32, start: 1 },
-        name: RawName::new(
-            format!("worker{}-{thread}", (b'a' + (thread % 10) as u8) as char).as_bytes(),
-        ),
-        seen: Seen::OnCpu,
         counters: Some(Counters { run_ns: at - STARTED, delay_ns: 0, runs: n }),
         stack: stack(n % STACKS),
-        recovered: false,
+        ..Observation::new(
+            at,
+            ThreadKey { pid: PID, tid: PID + thread as u32, start: 1 },
+            RawName::new(
+                format!("worker{}-{thread}", (b'a' + (thread % 10) as u8) as char).as_bytes(),
+            ),
+            Seen::OnCpu,
+        )
     })
 }
 

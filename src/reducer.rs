@@ -584,7 +584,7 @@ mod tests {
         let within = Duration::from_secs(30);
         assert!(snapshots.recv_timeout(DRAIN_EVERY * 3).is_err(), "there is nothing to see yet");
         let losses = Losses::default();
-        let tick = Tick { at: 1, pid: 1, late_ns: 0, process_cpu_ns: None, interval_ns: 1, losses };
+        let tick = Tick { interval_ns: 1, losses, ..Tick::new(1, 1) };
         assert!(writer.push(&Event::Tick(tick)));
         for what in ["the first", "its successor"] {
             snapshots.recv_timeout(within).unwrap_or_else(|_| panic!("{what} did not come"));

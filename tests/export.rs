@@ -88,13 +88,9 @@ fn observe(
     stack: Vec<RawFrame>,
 ) -> Event {
     Event::Observation(Observation {
-        at,
-        thread: thread(tid),
-        name: RawName::new(name.as_bytes()),
-        seen,
         counters: Some(Counters { run_ns, delay_ns: 0, runs }),
         stack,
-        recovered: false,
+        ..Observation::new(at, thread(tid), RawName::new(name.as_bytes()), seen)
     })
 }
 
@@ -125,12 +121,9 @@ fn shop() -> Snapshot {
         let stack = frames(&computing[usize::from(n % 4 == 0)]);
         recorder.apply(&observe(at, 4322, "worker-1", Seen::OnCpu, (50 + n * 10) * MS, 1, stack));
         recorder.apply(&Event::Tick(Tick {
-            at,
-            pid: PID,
             late_ns: 20_000,
-            process_cpu_ns: None,
-            interval_ns: 10 * MS,
             losses: Losses { samples: 4 + n, truncated: 1, ..Losses::default() },
+            ..Tick::new(at, PID)
         }));
     }
     snapshot(recorder, START + 4 * SECOND)
@@ -398,14 +391,7 @@ fn waits_that_began_together_keep_their_own_threads() {
     }
     let tick = |at| {
         let losses = Losses { samples: 2, ..Losses::default() };
-        Event::Tick(Tick {
-            at,
-            pid: PID,
-            late_ns: 0,
-            process_cpu_ns: None,
-            interval_ns: 10 * MS,
-            losses,
-        })
+        Event::Tick(Tick { losses, ..Tick::new(at, PID) })
     };
     for n in 0..=50 {
         recorder.apply(&tick(START + n * 10 * MS));

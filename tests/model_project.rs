@@ -13,8 +13,8 @@ use sampletop::model::projection::settings::{
 };
 use sampletop::model::projection::{Projection, Projector, Totals, project};
 use sampletop::model::vocabulary::frame::{
-    Counters, Event, FileId, FrameCode, Losses, Ns, Observation, RawFrame, RawName, SECOND, Seen,
-    Syscall, ThreadKey, Tick,
+    Counters, Event, FileId, FrameCode, Ns, Observation, RawFrame, RawName, SECOND, Seen, Syscall,
+    ThreadKey, Tick,
 };
 
 const MS: Ns = 1_000_000;
@@ -97,25 +97,14 @@ impl Run {
         counters.run_ns += ran;
         counters.runs += 1;
         self.recorder.apply(&Event::Observation(Observation {
-            at: self.at,
-            thread: thread(tid),
-            name: RawName::new(name.as_bytes()),
-            seen,
             counters: Some(*counters),
             stack: outermost_first.iter().rev().map(|function| frame(*function)).collect(),
-            recovered: false,
+            ..Observation::new(self.at, thread(tid), RawName::new(name.as_bytes()), seen)
         }));
     }
 
     fn tick(&mut self) {
-        self.recorder.apply(&Event::Tick(Tick {
-            at: self.at,
-            pid: 9,
-            late_ns: 0,
-            process_cpu_ns: None,
-            interval_ns: 10 * MS,
-            losses: Losses::default(),
-        }));
+        self.recorder.apply(&Event::Tick(Tick::new(self.at, 9)));
     }
 
     fn snapshot(&mut self) -> Snapshot {

@@ -186,21 +186,22 @@ impl Seeds {
     fn records(&mut self) {
         let thread = ThreadKey { pid: 1, tid: 2, start: 3 };
         let observation = Observation {
-            at: 5,
-            thread,
-            name: RawName::new(b"worker"),
-            seen: Seen::Blocked(Syscall { number: 232, args: [1, 2, 3, 4, 5, 6] }),
             counters: Some(Counters { run_ns: 7, delay_ns: 8, runs: 9 }),
             stack: vec![RawFrame::from_bits(10), RawFrame::from_bits(11)],
             recovered: true,
+            ..Observation::new(
+                5,
+                thread,
+                RawName::new(b"worker"),
+                Seen::Blocked(Syscall { number: 232, args: [1, 2, 3, 4, 5, 6] }),
+            )
         };
         let tick = Tick {
-            at: 1,
-            pid: 2,
             late_ns: 3,
             process_cpu_ns: Some(4),
             interval_ns: 5,
             losses: Losses { samples: 6, ..Losses::default() },
+            ..Tick::new(1, 2)
         };
         for (name, event) in [
             ("blocked", Event::Observation(observation.clone())),

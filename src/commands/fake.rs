@@ -71,13 +71,14 @@ impl Fake {
 
     fn observe(&mut self) {
         let observation = Observation {
-            at: self.now,
-            thread: THREAD,
-            name: RawName::new(b"main"),
-            seen: Seen::Blocked(Syscall { number: 0, args: [0; 6] }),
             counters: Some(Counters { run_ns: 0, delay_ns: 0, runs: 1 }),
             stack: vec![RawFrame::marker(Marker::NotReadable)],
-            recovered: false,
+            ..Observation::new(
+                self.now,
+                THREAD,
+                RawName::new(b"main"),
+                Seen::Blocked(Syscall { number: 0, args: [0; 6] }),
+            )
         };
         self.recorder.apply(&Event::Observation(observation));
     }
@@ -87,14 +88,7 @@ impl Fake {
             self.now = (self.now + SECOND).min(till);
             if !self.paused {
                 let losses = Losses { samples: self.now / SECOND, ..Losses::default() };
-                let tick = Tick {
-                    at: self.now,
-                    pid: 42,
-                    late_ns: 0,
-                    process_cpu_ns: None,
-                    interval_ns: SECOND,
-                    losses,
-                };
+                let tick = Tick { interval_ns: SECOND, losses, ..Tick::new(self.now, 42) };
                 self.recorder.apply(&Event::Tick(tick));
             }
         }

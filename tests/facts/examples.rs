@@ -291,13 +291,8 @@ fn a_thread_id_that_is_used_again_ends_the_former_thread() {
     let mut again = thread(1);
     again.start = 8;
     let observation = Observation {
-        at: START + 105 * MS,
-        thread: again,
-        name: RawName::new(b"new"),
-        seen: Seen::OnCpu,
-        counters: None,
         stack: vec![code(20)],
-        recovered: false,
+        ..Observation::new(START + 105 * MS, again, RawName::new(b"new"), Seen::OnCpu)
     };
     feed.recorder.apply(&Event::Observation(observation));
     feed.ticks(100, 200);
@@ -354,13 +349,9 @@ fn names_are_those_of_the_moment() {
     let mut feed = Feed::new();
     let renamed = |name: &[u8], at: u64| {
         Event::Observation(Observation {
-            at: START + at * MS,
-            thread: thread(1),
-            name: RawName::new(name),
-            seen: Seen::OnCpu,
             counters: counters(at, 0, 1),
             stack: vec![code(20)],
-            recovered: false,
+            ..Observation::new(START + at * MS, thread(1), RawName::new(name), Seen::OnCpu)
         })
     };
     feed.recorder.apply(&renamed(b"idle", 0));
@@ -385,13 +376,8 @@ fn garbage_in_time_does_no_harm() {
     feed.recorder.apply(&Event::Gap { from: 0, at: START + 6_000 * MS });
     feed.recorder.apply(&Event::Exec { at: 0, pid: PID });
     let mut observation = Observation {
-        at: 0,
-        thread: thread(2),
-        name: RawName::default(),
-        seen: Seen::OnCpu,
-        counters: None,
-        stack: Vec::new(),
         recovered: true,
+        ..Observation::new(0, thread(2), RawName::default(), Seen::OnCpu)
     };
     feed.recorder.apply(&Event::Observation(observation.clone()));
     observation.at = START + 7_000 * MS;
@@ -413,12 +399,9 @@ fn the_view_says_how_the_measurement_goes() {
     for n in 0..=200u64 {
         feed.losses.samples = n;
         feed.recorder.apply(&Event::Tick(Tick {
-            at: START + n * 10 * MS,
-            pid: PID,
             late_ns: if n % 50 == 0 { 900 } else { n },
-            process_cpu_ns: None,
-            interval_ns: 10 * MS,
             losses: feed.losses,
+            ..Tick::new(START + n * 10 * MS, PID)
         }));
     }
     let view = feed.recorder.view();

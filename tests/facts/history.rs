@@ -6,8 +6,7 @@ use sampletop::model::facts::recorder::{Limits, Recorder};
 use sampletop::model::facts::tables::{FrameId, FrameKind, Location, Named, StackId};
 use sampletop::model::projection::settings::Range;
 use sampletop::model::vocabulary::frame::{
-    Event, FrameCode, Losses, Marker, Observation, RawFrame, RawName, Seen, Syscall, ThreadKey,
-    Tick,
+    Event, FrameCode, Marker, Observation, RawFrame, RawName, Seen, Syscall, ThreadKey, Tick,
 };
 
 use super::support::*;
@@ -117,27 +116,16 @@ fn churn(recorder: &mut Recorder, from_s: u64, till_s: u64, threads: u32) {
             let thread = ThreadKey { pid: PID, tid: 100 + n, start: second };
             let observe = |at, counters| {
                 Event::Observation(Observation {
-                    at,
-                    thread,
-                    name: RawName::new(b"request"),
-                    seen: Seen::OnCpu,
                     counters,
                     stack: vec![code(u64::from(n)), code(1)],
-                    recovered: false,
+                    ..Observation::new(at, thread, RawName::new(b"request"), Seen::OnCpu)
                 })
             };
             recorder.apply(&observe(at, counters(0, 0, 1)));
             recorder.apply(&observe(at + 900 * MS, counters(900, 0, 1)));
             recorder.apply(&Event::ThreadEnded { at: at + 950 * MS, thread, counters: None });
         }
-        recorder.apply(&Event::Tick(Tick {
-            at: at + SECOND,
-            pid: PID,
-            late_ns: 0,
-            process_cpu_ns: None,
-            interval_ns: 10 * MS,
-            losses: Losses::default(),
-        }));
+        recorder.apply(&Event::Tick(Tick::new(at + SECOND, PID)));
     }
 }
 
@@ -246,13 +234,14 @@ fn names_come_late_and_decide_what_a_futex_wait_was() {
     let lock = [code(3), code(2), code(1)];
     let thread = thread(1);
     feed.recorder.apply(&Event::Observation(Observation {
-        at: START,
-        thread,
-        name: RawName::new(b"t1"),
-        seen: Seen::Blocked(Syscall { number: FUTEX, args: [0; 6] }),
         counters: counters(0, 0, 1),
         stack: lock.to_vec(),
-        recovered: false,
+        ..Observation::new(
+            START,
+            thread,
+            RawName::new(b"t1"),
+            Seen::Blocked(Syscall { number: FUTEX, args: [0; 6] }),
+        )
     }));
     feed.ticks(0, 100);
     assert_eq!(feed.rows(), ["t1 3 wait wall=100 cpu=0 hits=1/0 longest=100@0"]);
@@ -281,11 +270,6 @@ fn names_come_late_and_decide_what_a_futex_wait_was() {
 fn markers_have_their_names() {
     let mut feed = Feed::new();
     feed.recorder.apply(&Event::Observation(Observation {
-        at: START,
-        thread: thread(1),
-        name: RawName::new(b"t1"),
-        seen: Seen::OnCpu,
-        counters: None,
         stack: vec![
             RawFrame::marker(Marker::Torn),
             RawFrame::marker_in(
@@ -293,7 +277,7 @@ fn markers_have_their_names() {
                 sampletop::model::vocabulary::frame::FileId(5),
             ),
         ],
-        recovered: false,
+        ..Observation::new(START, thread(1), RawName::new(b"t1"), Seen::OnCpu)
     }));
     // Only the frame that lacks its file's name is requested.
     let unnamed = feed.recorder.take_unnamed();

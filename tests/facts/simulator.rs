@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use sampletop::model::vocabulary::frame::{
-    Counters, Event, Losses, Ns, Observation, RawName, Seen, Syscall, ThreadKey, Tick,
+    Counters, Event, Ns, Observation, RawName, Seen, Syscall, ThreadKey, Tick,
 };
 
 use super::support::{EPOLL, FUTEX, MS, PID, READ, SECOND, START, code};
@@ -213,13 +213,14 @@ impl World {
                     first[index].get_or_insert(at);
                 }
                 events.push(Some(Event::Observation(Observation {
-                    at: START + at,
-                    thread: if unknown { ThreadKey::unknown(PID) } else { life.key },
-                    name: RawName::new(format!("w{}", index % 2).as_bytes()),
-                    seen,
                     counters,
                     stack: stack.map_or(vec![], |stack| vec![code(stack), code(1)]),
-                    recovered: false,
+                    ..Observation::new(
+                        START + at,
+                        if unknown { ThreadKey::unknown(PID) } else { life.key },
+                        RawName::new(format!("w{}", index % 2).as_bytes()),
+                        seen,
+                    )
                 })));
             }
             if round.exec {
@@ -234,12 +235,9 @@ impl World {
                 read = Some((read.map_or(cpu, |(first, _, _)| first), cpu, tick));
             }
             events.push(Some(Event::Tick(Tick {
-                at: START + tick,
-                pid: PID,
-                late_ns: 0,
                 process_cpu_ns,
                 interval_ns: self.interval,
-                losses: Losses::default(),
+                ..Tick::new(START + tick, PID)
             })));
             if round.view {
                 events.push(None);

@@ -63,13 +63,9 @@ impl Feed {
         let stack = if seen == Seen::Running { vec![] } else { vec![code(stack), code(1)] };
         let name = RawName::new(format!("t{tid}").as_bytes());
         let observation = Observation {
-            at: START + at * MS,
-            thread: thread(tid),
-            name,
-            seen,
             counters,
             stack,
-            recovered: false,
+            ..Observation::new(START + at * MS, thread(tid), name, seen)
         };
         self.recorder.apply(&Event::Observation(observation));
     }
@@ -106,12 +102,9 @@ impl Feed {
     /// `cpu`: the process's clock, ms.
     pub fn tick_with(&mut self, at: u64, cpu: Option<u64>) {
         self.recorder.apply(&Event::Tick(Tick {
-            at: START + at * MS,
-            pid: PID,
-            late_ns: 0,
             process_cpu_ns: cpu.map(|ms| ms * MS),
-            interval_ns: 10 * MS,
             losses: self.losses,
+            ..Tick::new(START + at * MS, PID)
         }));
     }
 

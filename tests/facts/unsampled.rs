@@ -28,15 +28,8 @@ fn apply(
         runs: us + 1,
     });
     let name = RawName::new(name.as_bytes());
-    let observation = Observation {
-        at: START + at * MS,
-        thread: key,
-        name,
-        seen,
-        counters,
-        stack,
-        recovered: false,
-    };
+    let observation =
+        Observation { counters, stack, ..Observation::new(START + at * MS, key, name, seen) };
     feed.recorder.apply(&Event::Observation(observation));
 }
 
@@ -244,15 +237,8 @@ fn threads_that_wait_for_a_core_are_ready_where_they_were_sampled() {
             let counters =
                 Some(sampletop::model::vocabulary::frame::Counters { run_ns, delay_ns, runs: ran });
             let (thread, name) = (thread(tid as u32 + 1), RawName::new(b"rank"));
-            let observation = Observation {
-                at: START + at * MS,
-                thread,
-                name,
-                seen,
-                counters,
-                stack: vec![],
-                recovered: false,
-            };
+            let observation =
+                Observation { counters, ..Observation::new(START + at * MS, thread, name, seen) };
             feed.recorder.apply(&Event::Observation(observation));
         }
         feed.tick(at);

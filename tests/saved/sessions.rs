@@ -234,14 +234,7 @@ pub fn session(seed: u64, scan: usize, hours: bool) -> Snapshot {
         }
         for pid in [9, 12] {
             let losses = Losses { samples: 7, ..Losses::default() };
-            recorder.apply(&Event::Tick(Tick {
-                at,
-                pid,
-                late_ns: 5,
-                process_cpu_ns: None,
-                interval_ns: 10 * MS,
-                losses,
-            }));
+            recorder.apply(&Event::Tick(Tick { late_ns: 5, losses, ..Tick::new(at, pid) }));
         }
         if random.below(50) == 0 {
             recorder.view();

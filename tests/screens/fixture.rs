@@ -278,13 +278,9 @@ impl World {
             self.last.insert(tid, (wait, run_ns, true));
             for (at, seen, counters, stack) in scan {
                 self.recorder.apply(&Event::Observation(Observation {
-                    at,
-                    thread,
-                    name,
-                    seen,
                     counters,
                     stack,
-                    recovered: false,
+                    ..Observation::new(at, thread, name, seen)
                 }));
             }
         }
@@ -293,12 +289,9 @@ impl World {
             Losses { samples: self.ticks * 14, truncated: self.ticks / 70, ..Losses::default() };
         for pid in self.pids() {
             self.recorder.apply(&Event::Tick(Tick {
-                at,
-                pid,
                 late_ns: 80_000,
-                process_cpu_ns: None,
-                interval_ns: 10 * MS,
                 losses,
+                ..Tick::new(at, pid)
             }));
         }
     }

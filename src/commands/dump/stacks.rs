@@ -134,13 +134,9 @@ mod tests {
             };
             let counters = Counters { run_ns: self.now, delay_ns: 0, runs: self.now };
             self.recorder.apply(&Event::Observation(Observation {
-                at: self.now,
-                thread: key(tid),
-                name: RawName::new(b"x"),
-                seen,
                 counters: Some(counters).filter(|_| seen != Seen::OnCpu),
                 stack,
-                recovered: false,
+                ..Observation::new(self.now, key(tid), RawName::new(b"x"), seen)
             }));
             self
         }
@@ -150,14 +146,7 @@ mod tests {
             for _ in 0..ticks {
                 self.now += 10_000_000;
                 let losses = Losses::default();
-                let tick = Tick {
-                    at: self.now,
-                    pid: 1,
-                    late_ns: 0,
-                    process_cpu_ns: None,
-                    interval_ns: 1,
-                    losses,
-                };
+                let tick = Tick { interval_ns: 1, losses, ..Tick::new(self.now, 1) };
                 self.recorder.apply(&Event::Tick(tick));
             }
             let view = self.recorder.view();

@@ -22,13 +22,9 @@ fn session(seconds: u64) -> Snapshot {
         let name = RawName::new(if tid == 1 { b"runs" } else { b"waits" });
         let thread = ThreadKey { pid: 7, tid, start: 1 };
         Event::Observation(Observation {
-            at,
-            thread,
-            name,
-            seen,
             counters,
             stack,
-            recovered: false,
+            ..Observation::new(at, thread, name, seen)
         })
     };
     let recv = Seen::Blocked(Syscall { number: 45, args: [3, 0, 0, 0, 0, 0] });
@@ -37,14 +33,7 @@ fn session(seconds: u64) -> Snapshot {
         let at = START + n * 10 * MS;
         recorder.apply(&observe(at, 1, Seen::OnCpu, n * 10 * MS, frames(&[n % 4 / 3, 2])));
         let losses = Default::default();
-        recorder.apply(&Event::Tick(Tick {
-            at,
-            pid: 7,
-            late_ns: 0,
-            process_cpu_ns: None,
-            interval_ns: 10 * MS,
-            losses,
-        }));
+        recorder.apply(&Event::Tick(Tick { losses, ..Tick::new(at, 7) }));
     }
     let at = START + seconds * SECOND;
     recorder.close(at);

@@ -149,13 +149,13 @@ fn idle_time_and_small_rows_are_always_there() {
         let frame =
             |offset| RawFrame::new(FrameCode::Code { file: FileId(1), offset, exact: false });
         recorder.apply(&Event::Observation(Observation {
-            at: fixture::START + at_ms * fixture::MS,
-            thread: ThreadKey { pid: 42, tid, start: 5 },
-            name: RawName::new(if tid == 1 { b"busy" } else { b"idle" }),
-            seen,
-            counters: None,
             stack: offsets.map(frame).to_vec(),
-            recovered: false,
+            ..Observation::new(
+                fixture::START + at_ms * fixture::MS,
+                ThreadKey { pid: 42, tid, start: 5 },
+                RawName::new(if tid == 1 { b"busy" } else { b"idle" }),
+                seen,
+            )
         }));
     };
     let blocked = Seen::Blocked(Syscall { number: 232, args: [0; 6] });

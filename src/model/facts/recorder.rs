@@ -345,14 +345,7 @@ mod tests {
                 // A process may appear and exit.
                 if pid != 8 || round % 3 != 0 {
                     let (at, losses) = (round * interval, Losses::default());
-                    let tick = Tick {
-                        at,
-                        pid,
-                        late_ns: 0,
-                        process_cpu_ns: None,
-                        interval_ns: interval,
-                        losses,
-                    };
+                    let tick = Tick { interval_ns: interval, losses, ..Tick::new(at, pid) };
                     recorder.apply(&Event::Tick(tick));
                 }
             }
@@ -372,13 +365,9 @@ mod tests {
                 (frame::ThreadKey { pid: 7, tid, start: 1 }, RawName::of_runtime(id));
             let (seen, counters, stack) = (frame::Seen::Running, None, Vec::new());
             Event::Observation(Observation {
-                at,
-                thread,
-                name,
-                seen,
                 counters,
                 stack,
-                recovered: false,
+                ..Observation::new(at, thread, name, seen)
             })
         };
         recorder.set_thread_name(RawName::of_runtime(1), "http-1");

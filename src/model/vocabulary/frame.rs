@@ -391,6 +391,13 @@ pub struct Observation {
     pub recovered: bool,
 }
 
+impl Observation {
+    /// Returns an observation without counters and stack.
+    pub fn new(at: Ns, thread: ThreadKey, name: RawName, seen: Seen) -> Observation {
+        Observation { at, thread, name, seen, counters: None, stack: Vec::new(), recovered: false }
+    }
+}
+
 /// What the sampler reports to the reducer, in order of time per ring.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
@@ -438,6 +445,20 @@ pub struct Tick {
     pub interval_ns: u64,
     /// Losses and costs since the session began.
     pub losses: Losses,
+}
+
+impl Tick {
+    /// Returns a tick in time, at an interval of 10 ms, without losses.
+    pub fn new(at: Ns, pid: u32) -> Tick {
+        Tick {
+            at,
+            pid,
+            late_ns: 0,
+            process_cpu_ns: None,
+            interval_ns: 10_000_000,
+            losses: Losses::default(),
+        }
+    }
 }
 
 /// Counted since the session began; never reset.

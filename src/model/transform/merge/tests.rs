@@ -52,23 +52,17 @@ fn recorded_with(run: &Run, limits: Limits) -> Snapshot {
         };
         let counters = Counters { run_ns: ran[*tid as usize], delay_ns: 0, runs: at };
         recorder.apply(&Event::Observation(Observation {
-            at,
-            thread: ThreadKey { pid: run.pid, tid: *tid, start: 7 },
-            name: RawName::new(format!("t{}", tid % 3).as_bytes()),
-            seen,
             counters: Some(counters),
             stack: vec![code(*stack), code(100 + stack % 2), code(1)],
-            recovered: false,
+            ..Observation::new(
+                at,
+                ThreadKey { pid: run.pid, tid: *tid, start: 7 },
+                RawName::new(format!("t{}", tid % 3).as_bytes()),
+                seen,
+            )
         }));
         let losses = Losses { samples: 1 + at / SECOND, dropped: 3, ..Losses::default() };
-        let tick = Tick {
-            at,
-            pid: run.pid,
-            late_ns: 0,
-            process_cpu_ns: None,
-            interval_ns: run.interval_ms * MS,
-            losses,
-        };
+        let tick = Tick { interval_ns: run.interval_ms * MS, losses, ..Tick::new(at, run.pid) };
         recorder.apply(&Event::Tick(tick));
     }
     let view = recorder.view();
@@ -328,26 +322,20 @@ fn second_report() -> Snapshot {
     let mut recorder = Recorder::new(0, Limits::default());
     let thread = ThreadKey { pid: 7, tid: 1, start: 7 };
     let observation = Observation {
-        at: 0,
-        thread,
-        name: RawName::new(b"t1"),
-        seen: Seen::Blocked(Syscall { number: 0, args: [0; 6] }),
         counters: Some(Counters { run_ns: 0, delay_ns: 0, runs: 1 }),
         stack: vec![RawFrame::marker(Marker::NotReadable)],
-        recovered: false,
+        ..Observation::new(
+            0,
+            thread,
+            RawName::new(b"t1"),
+            Seen::Blocked(Syscall { number: 0, args: [0; 6] }),
+        )
     };
     recorder.apply(&Event::Observation(observation));
     let ticks = |recorder: &mut Recorder, from: u64, till: u64| {
         for at in (from..till).map(|nth| (nth + 1) * SECOND) {
             let losses = Losses::default();
-            recorder.apply(&Event::Tick(Tick {
-                at,
-                pid: 7,
-                late_ns: 0,
-                process_cpu_ns: None,
-                interval_ns: SECOND,
-                losses,
-            }));
+            recorder.apply(&Event::Tick(Tick { interval_ns: SECOND, losses, ..Tick::new(at, 7) }));
         }
     };
     ticks(&mut recorder, 0, 3);
