@@ -426,3 +426,31 @@ pub struct Config {
     pub screen: Screen,
     pub output: Output,
 }
+
+#[cfg(test)]
+impl Config {
+    /// Returns a configuration that watches nothing and writes to standard output.
+    pub fn of_test(mode: Mode) -> Config {
+        use crate::model::projection::settings::Range;
+        Config {
+            mode,
+            target: None,
+            subprocesses: false,
+            sampling: Sampling {
+                interval: Duration::from_secs(1),
+                max_overhead: None,
+                capture: CaptureChoice::Auto,
+                unwinder: UnwinderChoice::Framehop,
+            },
+            settings: Settings { range: Range::Cumulative { since: None }, ..Settings::default() },
+            screen: Screen { color: false, ascii: true, mouse: false },
+            output: Output {
+                format: Format::Text,
+                path: None,
+                secure: false,
+                redact: None,
+                push: None,
+            },
+        }
+    }
+}

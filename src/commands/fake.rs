@@ -5,12 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::{
-    CaptureChoice, Config, Format, Mode, Output, Sampling, Screen, UnwinderChoice,
-};
+use crate::config::{Config, Format, Mode, Output};
 use crate::model::facts::recorder::{Limits, Recorder};
 use crate::model::facts::snapshot::{Health, Session, Snapshot, Target, Wanted};
-use crate::model::projection::settings::{Range, Settings};
+
 use crate::model::projection::waits::{Answer, Asked};
 use crate::model::vocabulary::frame::{
     Counters, Event, Losses, Marker, Ns, Observation, RawFrame, RawName, SECOND, Seen, Syscall,
@@ -193,24 +191,7 @@ pub fn named(title: &str, command: &str) -> Snapshot {
 
 /// Returns a configuration that writes JSON of everything to `path`.
 pub fn config(mode: Mode, path: &Path) -> Config {
-    Config {
-        mode,
-        target: None,
-        subprocesses: false,
-        sampling: Sampling {
-            interval: Duration::from_secs(1),
-            max_overhead: None,
-            capture: CaptureChoice::Auto,
-            unwinder: UnwinderChoice::Framehop,
-        },
-        settings: Settings { range: Range::Cumulative { since: None }, ..Settings::default() },
-        screen: Screen { color: false, ascii: true, mouse: false },
-        output: Output {
-            format: Format::Json,
-            path: Some(path.into()),
-            secure: false,
-            redact: None,
-            push: None,
-        },
-    }
+    let config = Config::of_test(mode);
+    let output = Output { format: Format::Json, path: Some(path.into()), ..config.output };
+    Config { output, ..config }
 }

@@ -32,7 +32,7 @@ pub mod diff;
 pub mod dump;
 pub mod firefox;
 #[cfg(test)]
-mod fixture;
+pub mod fixture;
 pub mod folded;
 pub mod html;
 pub mod import;

@@ -1,171 +1,31 @@
-//! The live view's loop: passes keys, signals and snapshots to the app and carries out its effects.
+//! The live view's loop: passes messages to the app and carries out its effects.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use super::last_session;
+use super::Message;
 use super::memory::Trimmer;
+use super::outside::{Aimed, Begin, Host, Terminal, Watched};
 use super::projecting::{Answer, Projecting};
-use super::signals::{self, Caught, SIGCONT};
-use super::source::{NAMES_WITHIN, check_observed};
+use super::saving::save;
+use super::source::check_observed;
 use super::waiting::Waiting;
-use super::watch::{Aim, Watch};
 use crate::app::{AppConfig, AppState, Effect, Input, ProcessRow, READ_WITHIN, Severity};
-use crate::config::{Config, Format, Given, TargetSpec, Wanted};
+use crate::config::{Config, TargetSpec, Wanted};
 use crate::exit_code::{ExitCode, Failure};
-use crate::formats;
 use crate::formats::saved::Opened;
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::projection::settings::Settings;
-use crate::model::projection::waits::Answer as WaitsFor;
-use crate::process::{fatal_signals, process_list};
-use crate::reducer::{Asker, Publication};
-use crate::tui::input;
 use crate::tui::pacer::Pacer;
-use crate::tui::terminal::{self, Screen};
 
-/// Interval at which the reducer publishes for the screen.
-const PUBLISH_EVERY: Duration = Duration::from_millis(500);
 /// Interval at which the list of processes is reread while it is shown.
 const LIST_EVERY: Duration = Duration::from_secs(2);
 
-enum Message {
-    Input(Input),
-    Snapshot(Arc<Snapshot>),
-    Projected(Answer),
-    Waits(Vec<WaitsFor>),
-    /// An awaited process appeared, or can never be watched.
-    Found(Result<Box<Aim>, Failure>),
-    /// SIGINT, SIGTERM or SIGHUP.
-    Signal,
-    /// SIGCONT: this process was stopped, and other programs may have changed the terminal
-    /// meanwhile.
-    Continued,
-    /// The terminal hung up.
-    TerminalGone,
-}
-
-/// Runs until the user quits; returns the exit code.
-pub fn run(config: &Config) -> Result<ExitCode, Failure> {
-    show(config, None)
-}
-
-/// Does the same with a saved profile. `given`: settings that override the saved ones.
-pub fn open(config: &Config, opened: Opened, given: &Given) -> Result<ExitCode, Failure> {
-    let settings = given.over(opened.settings.clone());
-    show(&Config { settings, ..config.clone() }, Some(opened))
-}
-
-fn show(config: &Config, opened: Option<Opened>) -> Result<ExitCode, Failure> {
-    let (sender, messages) = channel();
-    // Attached before the screen is taken, so that an error is one sentence on an untouched
-    // terminal.
-    let mut waits_for = None;
-    let watch = match &config.target {
-        Some(spec) => {
-            let aim = Aim::take(config, spec)?;
-            waits_for = aim.waits_for();
-            match waits_for {
-                Some(_) => {
-                    wait(aim, sender.clone())?;
-                    None
-                }
-                None => Some(Watch::begin(config, aim, Some(publication(&sender)))?),
-            }
-        }
-        None => None,
-    };
-    let told = sender.clone();
-    let message = |signal| if signal == SIGCONT { Message::Continued } else { Message::Signal };
-    let caught = [signals::END, &[SIGCONT]].concat();
-    let _signals = Caught::each(&caught, move |signal| told.send(message(signal)).is_ok())
-        .map_err(|error| Failure::failed(format!("cannot catch signals: {error}")))?;
-    fatal_signals::before_end(terminal::give_back_in_handler);
-    let screen = Screen::enter(&config.screen).map_err(|error| {
-        Failure::failed(format!("cannot take the terminal: {error}; try `record` instead"))
-    })?;
-    let keys = sender.clone();
-    input::start(move |input| {
-        keys.send(input.map_or(Message::TerminalGone, Message::Input)).is_ok()
-    })
-    .map_err(|error| {
-        Failure::failed(format!("cannot read the keyboard: {error}; try `record` instead"))
-    })?;
-    let answers = sender.clone();
-    let projecting =
-        Projecting::start(move |answer| answers.send(Message::Projected(answer)).is_ok()).map_err(
-            |error| Failure::failed(format!("cannot start a thread to read history: {error}")),
-        )?;
-    let found = sender.clone();
-    let waiting = Waiting::start(move |answers| found.send(Message::Waits(answers)).is_ok())
-        .map_err(|error| {
-            Failure::failed(format!("cannot start a thread to read waits: {error}"))
-        })?;
-    let app = AppState::new(AppConfig {
-        settings: config.settings.clone(),
-        interval: config.sampling.interval,
-        screen: config.screen.clone(),
-        secure: config.output.secure,
-        pick: config.target.is_none() && opened.is_none(),
-        waits_for,
-        ask_on_quit: matches!(config.target, Some(TargetSpec::Command(_))),
-        saved: opened.is_some(),
-        ..AppConfig::default()
-    });
-    let mut live = Live {
-        config,
-        app,
-        screen,
-        pacer: Pacer::default(),
-        sender,
-        messages,
-        later: VecDeque::new(),
-        projecting,
-        waiting,
-        watch,
-        cpu_before: HashMap::new(),
-        listed: None,
-        helps: false,
-        last: None,
-        written: Vec::new(),
-        end_child: false,
-        saved: opened.is_some(),
-        began: Instant::now(),
-        trimmer: Trimmer::new(),
-    };
-    if let Some(Opened { snapshot, lost, .. }) = opened {
-        live.later.push_back(Message::Snapshot(Arc::new(snapshot)));
-        live.later.extend(lost.map(|lost| Message::Input(Input::Notice(lost, Severity::Warning))));
-    }
-    live.first();
-    let outcome = live.run();
-    live.leave(outcome)
-}
-
-/// Waits for processes on its own thread, which ends with the program.
-fn wait(mut aim: Aim, sender: Sender<Message>) -> Result<(), Failure> {
-    let thread = std::thread::Builder::new().name("choosing".into()).spawn(move || {
-        let found = aim.wait().map(|()| Box::new(aim));
-        let _ = sender.send(Message::Found(found));
-    });
-    thread.map(drop).map_err(|error| Failure::failed(format!("cannot start a thread: {error}")))
-}
-
-fn publication(sender: &Sender<Message>) -> Publication {
-    let sender = sender.clone();
-    Publication {
-        every: PUBLISH_EVERY,
-        to: Box::new(move |snapshot| {
-            let _ = sender.send(Message::Snapshot(snapshot));
-        }),
-    }
-}
-
 /// Why the loop ended.
-enum Outcome {
+pub enum Outcome {
     Asked,
     /// A signal, or the terminal is gone.
     Terminated,
@@ -177,10 +37,11 @@ fn terminal_failed(error: std::io::Error) -> Outcome {
     Outcome::Failed(Failure::failed(format!("cannot write to the terminal: {error}")))
 }
 
-struct Live<'a> {
+pub struct Live<'a> {
     config: &'a Config,
     app: AppState,
-    screen: Screen,
+    terminal: Box<dyn Terminal>,
+    host: Box<dyn Host>,
     pacer: Pacer,
     sender: Sender<Message>,
     messages: Receiver<Message>,
@@ -188,7 +49,7 @@ struct Live<'a> {
     later: VecDeque<Message>,
     projecting: Projecting,
     waiting: Waiting,
-    watch: Option<Watch>,
+    watch: Option<Box<dyn Watched>>,
     /// CPU time of each process (pid, start) at the last listing, and the time of that listing.
     cpu_before: HashMap<(u32, u64), u64>,
     listed: Option<Instant>,
@@ -199,14 +60,84 @@ struct Live<'a> {
     end_child: bool,
     /// A saved profile is shown.
     saved: bool,
-    /// Start of the app's clock.
-    began: Instant,
+    clock: Box<dyn Fn() -> Duration>,
     trimmer: Trimmer,
 }
 
+/// The arguments of [`Live::new`].
+pub struct Parts<'a> {
+    pub config: &'a Config,
+    pub terminal: Box<dyn Terminal>,
+    pub host: Box<dyn Host>,
+    pub watch: Option<Box<dyn Watched>>,
+    pub waits_for: Option<String>,
+    /// Returns the time since the start.
+    pub clock: Box<dyn Fn() -> Duration>,
+    /// A saved profile to show.
+    pub opened: Option<Opened>,
+    pub sender: Sender<Message>,
+    pub messages: Receiver<Message>,
+}
+
 impl Live<'_> {
-    fn first(&mut self) {
-        if let Ok((width, height)) = self.screen.size() {
+    /// Starts the threads that read history and waits.
+    pub fn new(parts: Parts<'_>) -> Result<Live<'_>, Failure> {
+        let Parts { config, terminal, host, watch, waits_for, clock, opened, sender, messages } =
+            parts;
+        let answers = sender.clone();
+        let projecting =
+            Projecting::start(move |answer| answers.send(Message::Projected(answer)).is_ok())
+                .map_err(|error| {
+                    Failure::failed(format!("cannot start a thread to read history: {error}"))
+                })?;
+        let found = sender.clone();
+        let waiting = Waiting::start(move |answers| found.send(Message::Waits(answers)).is_ok())
+            .map_err(|error| {
+                Failure::failed(format!("cannot start a thread to read waits: {error}"))
+            })?;
+        let app = AppState::new(AppConfig {
+            settings: config.settings.clone(),
+            interval: config.sampling.interval,
+            screen: config.screen.clone(),
+            secure: config.output.secure,
+            pick: config.target.is_none() && opened.is_none(),
+            waits_for,
+            ask_on_quit: matches!(config.target, Some(TargetSpec::Command(_))),
+            saved: opened.is_some(),
+            ..AppConfig::default()
+        });
+        let mut live = Live {
+            config,
+            app,
+            terminal,
+            host,
+            pacer: Pacer::default(),
+            sender,
+            messages,
+            later: VecDeque::new(),
+            projecting,
+            waiting,
+            watch,
+            cpu_before: HashMap::new(),
+            listed: None,
+            helps: false,
+            last: None,
+            written: Vec::new(),
+            end_child: false,
+            saved: opened.is_some(),
+            clock,
+            trimmer: Trimmer::new(),
+        };
+        if let Some(Opened { snapshot, lost, .. }) = opened {
+            live.later.push_back(Message::Snapshot(Arc::new(snapshot)));
+            live.later
+                .extend(lost.map(|lost| Message::Input(Input::Notice(lost, Severity::Warning))));
+        }
+        Ok(live)
+    }
+
+    pub fn first(&mut self) {
+        if let Ok((width, height)) = self.terminal.size() {
             self.send_input(Input::Resize { width, height });
         }
         if self.lists() {
@@ -220,11 +151,11 @@ impl Live<'_> {
         self.config.target.is_none() && self.watch.is_none() && !self.saved
     }
 
-    fn run(&mut self) -> Outcome {
+    pub fn run(&mut self) -> Outcome {
         loop {
             let now = Instant::now();
             if self.pacer.due_in(now) == Some(Duration::ZERO) {
-                match self.screen.draw(&self.app) {
+                match self.terminal.draw(&self.app) {
                     Ok(bytes) => self.pacer.drawn(Instant::now(), bytes),
                     Err(error) => return terminal_failed(error),
                 }
@@ -299,7 +230,7 @@ impl Live<'_> {
             Message::Signal | Message::TerminalGone => return Some(Outcome::Terminated),
             Message::Continued => {
                 self.pacer.urgent();
-                return self.screen.resume().err().map(terminal_failed);
+                return self.terminal.resume().err().map(terminal_failed);
             }
             Message::Snapshot(snapshot) => {
                 self.trimmer.keep_house();
@@ -313,7 +244,7 @@ impl Live<'_> {
                 }
                 // After the snapshot, whose notice only says what is missing: this one says what to
                 // do.
-                let helps = self.watch.as_ref().is_some_and(|w| w.status().ptrace_would_help);
+                let helps = self.watch.as_ref().is_some_and(|watch| watch.ptrace_would_help());
                 let changed = helps != std::mem::replace(&mut self.helps, helps);
                 return if changed { self.update(Input::PtraceHelps(helps)) } else { None };
             }
@@ -334,15 +265,16 @@ impl Live<'_> {
     }
 
     /// Starts the session once the awaited process appeared.
-    fn begin(&mut self, found: Result<Box<Aim>, Failure>) -> Option<Outcome> {
-        let publication = publication(&self.sender);
-        match found.and_then(|aim| Watch::begin(self.config, *aim, Some(publication))) {
+    fn begin(&mut self, found: Result<Begin, Failure>) -> Option<Outcome> {
+        match found.and_then(|begin| begin(self.sender.clone())) {
             Ok(watch) => self.watch = Some(watch),
             // It exited meanwhile.
             Err(failure) if failure.code == ExitCode::EndedEarly => {
-                let aim = self.config.target.as_ref().map(|spec| Aim::take(self.config, spec));
-                if let Some(Err(failure)) = aim.map(|aim| wait(aim?, self.sender.clone())) {
-                    return Some(Outcome::Failed(failure));
+                let spec = self.config.target.as_ref()?;
+                match self.host.watch(spec, &self.sender) {
+                    Ok(Aimed::Watched(watch)) => self.watch = Some(watch),
+                    Ok(Aimed::Awaited(_)) => {}
+                    Err(failure) => return Some(Outcome::Failed(failure)),
                 }
             }
             Err(failure) => return Some(Outcome::Failed(failure)),
@@ -352,7 +284,7 @@ impl Live<'_> {
 
     /// Passes an input to the app, with its time.
     fn send_input(&mut self, input: Input) -> Vec<Effect> {
-        self.app.set_time(self.began.elapsed());
+        self.app.set_time((self.clock)());
         self.app.update(input)
     }
 
@@ -391,25 +323,24 @@ impl Live<'_> {
                     Ok(())
                 }
                 Effect::UsePtrace => {
-                    self.with_watch(Watch::use_ptrace);
+                    self.with_watch(|watch| watch.use_ptrace());
                     Ok(())
                 }
                 Effect::Suspend => {
                     self.pacer.urgent();
-                    self.screen.suspend()
+                    self.terminal.suspend()
                 }
                 Effect::Redraw => {
                     self.pacer.urgent();
-                    self.screen.redraw()
+                    self.terminal.redraw()
                 }
-                Effect::Copy(text) => self.screen.copy(&text),
+                Effect::Copy(text) => self.terminal.copy(&text),
                 Effect::Attach(pid) => {
                     let spec = TargetSpec::Processes(Wanted::Pids(vec![pid]));
-                    let begun = Aim::take(self.config, &spec).and_then(|aim| {
-                        Watch::begin(self.config, aim, Some(publication(&self.sender)))
-                    });
-                    match begun {
-                        Ok(watch) => self.watch = Some(watch),
+                    match self.host.watch(&spec, &self.sender) {
+                        Ok(Aimed::Watched(watch)) => self.watch = Some(watch),
+                        // A pid exists, or it is an error.
+                        Ok(Aimed::Awaited(_)) => {}
                         Err(failure) => {
                             effects.extend(self.send_input(Input::AttachFailed(failure.sentence)))
                         }
@@ -429,15 +360,15 @@ impl Live<'_> {
         None
     }
 
-    fn with_watch(&self, what: impl FnOnce(&Watch)) {
+    fn with_watch(&self, what: impl FnOnce(&dyn Watched)) {
         if let Some(watch) = &self.watch {
-            what(watch);
+            what(&**watch);
         }
     }
 
     /// Writes the files on its own thread, since it may wait for names.
     fn export(&mut self, snapshot: Arc<Snapshot>, settings: Settings) {
-        let asker = self.watch.as_ref().and_then(Watch::asker);
+        let asker = self.watch.as_ref().and_then(|watch| watch.asker());
         let sender = self.sender.clone();
         let thread = std::thread::Builder::new().name("export".into()).spawn(move || {
             let outcome = save(snapshot, &settings, asker);
@@ -453,7 +384,9 @@ impl Live<'_> {
     fn list(&mut self) {
         let since = self.listed.replace(Instant::now()).map(|at| at.elapsed());
         let mut cpu_now = HashMap::new();
-        let rows = process_list::processes()
+        let rows = self
+            .host
+            .processes()
             .into_iter()
             .map(|process| {
                 let before = self.cpu_before.get(&(process.pid, process.start));
@@ -479,23 +412,24 @@ impl Live<'_> {
 
     /// Gives the terminal back, ends the child if it has to end, prints what was written. Returns
     /// the exit code.
-    fn leave(self, outcome: Outcome) -> Result<ExitCode, Failure> {
-        let Live { screen, watch, written, end_child, last, config, app, saved, .. } = self;
-        drop(screen);
+    pub fn leave(self, outcome: Outcome) -> Result<ExitCode, Failure> {
+        let Live {
+            terminal, mut host, watch, written, end_child, last, config, app, saved, ..
+        } = self;
+        drop(terminal);
         // Including the observations since the last published snapshot.
-        let asker = watch.as_ref().and_then(Watch::asker);
+        let asker = watch.as_ref().and_then(|watch| watch.asker());
         let last = asker.and_then(|asker| asker.snapshot(Duration::ZERO)).or(last);
         if let Some(snapshot) = last.as_ref().filter(|snapshot| !saved && snapshot.health.ticks > 0)
             && !config.output.secure
             && !matches!(config.target, Some(TargetSpec::Demo { .. }))
         {
-            // The session is kept, so that an accidental quit or a lost connection loses nothing.
-            match last_session::keep(snapshot, app.settings()) {
-                Ok(_) => println!("the session is kept until the next one: sampletop open"),
+            match host.keep(snapshot, app.settings()) {
+                Ok(()) => println!("the session is kept until the next one: sampletop open"),
                 Err(sentence) => eprintln!("sampletop: the session is not kept: {sentence}"),
             }
         }
-        let output = watch.as_ref().and_then(Watch::output);
+        let output = watch.as_ref().and_then(|watch| watch.output());
         let leave_child = !(matches!(outcome, Outcome::Asked) && end_child);
         let child = watch.map(|watch| watch.end(leave_child));
         for path in &written {
@@ -519,41 +453,4 @@ impl Live<'_> {
             },
         }
     }
-}
-
-/// Writes the text report and the complete profile under their usual names in the current
-/// directory. Returns their names, or one sentence.
-fn save(
-    snapshot: Arc<Snapshot>,
-    settings: &Settings,
-    asker: Option<Asker>,
-) -> Result<Vec<PathBuf>, String> {
-    let mut snapshot = snapshot;
-    if snapshot.health.naming
-        && let Some(named) = asker.and_then(|asker| asker.snapshot(NAMES_WITHIN))
-    {
-        // Newer tables hold everything that older ones hold, and more names.
-        let mut with_names = Snapshot::clone(&snapshot);
-        with_names.tables = named.tables.clone();
-        snapshot = Arc::new(with_names);
-    }
-    let pid = snapshot.targets.first().map_or(0, |t| t.pid);
-    let unix_ns = snapshot.session.started_unix_ns
-        + i128::from(snapshot.at.saturating_sub(snapshot.session.started));
-    let report = PathBuf::from(crate::sinks::file::name(
-        &snapshot.session.host,
-        &pid.to_string(),
-        unix_ns,
-        "txt",
-    ));
-    let mut written = Vec::new();
-    for format in [Format::Text, Format::Sampletop] {
-        let path = report.with_extension(format.extensions()[0]);
-        let mut bytes = Vec::new();
-        let built = formats::write(format, &snapshot, settings, &mut bytes);
-        built.map_err(|error| format!("cannot build the {} file: {error}", format.word()))?;
-        crate::sinks::file::save(&path, &bytes)?;
-        written.push(std::path::absolute(&path).unwrap_or(path));
-    }
-    Ok(written)
 }

@@ -1,0 +1,281 @@
+//! The loop with a fake terminal, fake processes and a script of messages.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use super::outside::{Terminal, Watched};
+use super::*;
+use crate::app::AppState;
+use crate::app::key::Key;
+use crate::config::{Mode, TargetSpec, Wanted};
+use crate::model::facts::snapshot::Health;
+use crate::model::projection::settings::Settings;
+use crate::process::process_list::ProcessRow;
+use crate::reducer::Asker;
+
+/// What happened outside, in order.
+type Log = Rc<RefCell<Vec<String>>>;
+
+struct FakeTerminal {
+    log: Log,
+    fails: bool,
+}
+
+impl FakeTerminal {
+    fn log(&self, text: &str) -> io::Result<()> {
+        self.log.borrow_mut().push(text.into());
+        Ok(())
+    }
+}
+
+impl Terminal for FakeTerminal {
+    fn size(&self) -> io::Result<(u16, u16)> {
+        Ok((80, 24))
+    }
+    fn draw(&mut self, _: &AppState) -> io::Result<u64> {
+        if self.fails { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(100) }
+    }
+    fn redraw(&mut self) -> io::Result<()> {
+        self.log("redraw")
+    }
+    fn resume(&mut self) -> io::Result<()> {
+        self.log("resume")
+    }
+    fn suspend(&mut self) -> io::Result<()> {
+        self.log("suspend")
+    }
+    fn copy(&mut self, text: &str) -> io::Result<()> {
+        self.log(&format!("copy {text}"))
+    }
+}
+
+impl Drop for FakeTerminal {
+    fn drop(&mut self) {
+        let _ = self.log("terminal given back");
+    }
+}
+
+struct FakeWatch {
+    log: Log,
+    exited: Option<ExitCode>,
+}
+
+impl Watched for FakeWatch {
+    fn set_interval(&self, interval: Duration) {
+        self.log.borrow_mut().push(format!("interval {interval:?}"));
+    }
+    fn pause(&self, pause: bool) {
+        self.log.borrow_mut().push(format!("pause {pause}"));
+    }
+    fn use_ptrace(&self) {
+        self.log.borrow_mut().push("ptrace".into());
+    }
+    fn ptrace_would_help(&self) -> bool {
+        false
+    }
+    fn asker(&self) -> Option<Asker> {
+        None
+    }
+    fn output(&self) -> Option<PathBuf> {
+        None
+    }
+    fn end(self: Box<Self>, leave: bool) -> Option<ExitCode> {
+        self.log.borrow_mut().push(format!("end, leave {leave}"));
+        self.exited
+    }
+}
+
+/// Answers each request to watch from a list.
+struct FakeHost {
+    log: Log,
+    answers: VecDeque<Result<Aimed, Failure>>,
+}
+
+impl Host for FakeHost {
+    fn processes(&mut self) -> Vec<ProcessRow> {
+        self.log.borrow_mut().push("list".into());
+        let row = |pid| ProcessRow {
+            pid,
+            uid: 0,
+            user: None,
+            command: format!("shop-{pid}"),
+            threads: 1,
+            cpu_ns: 0,
+            start: 1,
+            runtime: "native",
+        };
+        vec![row(41), row(42)]
+    }
+    fn watch(&mut self, spec: &TargetSpec, _: &Sender<Message>) -> Result<Aimed, Failure> {
+        self.log.borrow_mut().push(format!("watch {spec:?}"));
+        self.answers.pop_front().expect("an answer")
+    }
+    fn keep(&mut self, snapshot: &Snapshot, _: &Settings) -> Result<(), String> {
+        self.log.borrow_mut().push(format!("keep {} ticks", snapshot.health.ticks));
+        Ok(())
+    }
+}
+
+/// A session with its fakes, and what is to happen in it.
+struct Played {
+    config: Config,
+    watch: Option<FakeWatch>,
+    answers: Vec<Result<Aimed, Failure>>,
+    opened: Option<Opened>,
+    terminal_fails: bool,
+    log: Log,
+}
+
+impl Played {
+    /// One process is watched.
+    fn watching() -> Played {
+        let log = Log::default();
+        let target = Some(TargetSpec::Processes(Wanted::Pids(vec![42])));
+        Played {
+            config: Config { target, ..Config::of_test(Mode::Live) },
+            watch: Some(FakeWatch { log: log.clone(), exited: None }),
+            answers: Vec::new(),
+            opened: None,
+            terminal_fails: false,
+            log,
+        }
+    }
+
+    fn watched(&self) -> Result<Aimed, Failure> {
+        Ok(Aimed::Watched(Box::new(FakeWatch { log: self.log.clone(), exited: None })))
+    }
+
+    /// Runs the loop until these messages end it.
+    fn run(self, script: Vec<Message>) -> (Result<ExitCode, Failure>, Vec<String>) {
+        let (sender, messages) = channel();
+        script.into_iter().for_each(|message| sender.send(message).expect("it listens"));
+        let seconds = Cell::new(0);
+        let mut live = Live::new(Parts {
+            config: &self.config,
+            terminal: Box::new(FakeTerminal { log: self.log.clone(), fails: self.terminal_fails }),
+            host: Box::new(FakeHost { log: self.log.clone(), answers: self.answers.into() }),
+            watch: self.watch.map(|watch| Box::new(watch) as Box<dyn Watched>),
+            waits_for: None,
+            // A second goes by between two messages.
+            clock: Box::new(move || Duration::from_secs(seconds.replace(seconds.get() + 1))),
+            opened: self.opened,
+            sender,
+            messages,
+        })
+        .unwrap_or_else(|failure| panic!("{failure:?}"));
+        live.first();
+        let outcome = live.run();
+        let code = live.leave(outcome);
+        (code, self.log.take())
+    }
+}
+
+/// Joins lists of messages, which cannot be cloned.
+fn joined<const N: usize>(lists: [Vec<Message>; N]) -> Vec<Message> {
+    lists.into_iter().flatten().collect()
+}
+
+fn keys(text: &str) -> Vec<Message> {
+    text.chars().map(|key| Message::Input(Input::Key(Key::Char(key)))).collect()
+}
+
+/// A snapshot after this many ticks.
+fn snapshot(ticks: u64) -> Message {
+    let snapshot = crate::formats::fixture::snapshot();
+    let health = Health { ticks, ..snapshot.health };
+    Message::Snapshot(Arc::new(Snapshot { health, ..snapshot }))
+}
+
+fn is_success(code: &Result<ExitCode, Failure>) -> bool {
+    matches!(code, Ok(ExitCode::Success))
+}
+
+#[test]
+fn quitting_gives_the_terminal_back_keeps_the_session_and_leaves_the_target() {
+    let script = joined([vec![snapshot(7)], keys("q")]);
+    let (code, log) = Played::watching().run(script);
+    assert!(is_success(&code), "{code:?}");
+    assert_eq!(log, ["terminal given back", "keep 7 ticks", "end, leave true"]);
+}
+
+#[test]
+fn a_signal_and_a_lost_terminal_keep_the_session_too() {
+    for last in [Message::Signal, Message::TerminalGone] {
+        let (code, log) = Played::watching().run(vec![snapshot(3), last]);
+        assert!(is_success(&code), "{code:?}");
+        assert_eq!(log, ["terminal given back", "keep 3 ticks", "end, leave true"]);
+    }
+}
+
+#[test]
+fn nothing_is_kept_of_what_was_never_sampled_is_secret_or_a_saved_profile() {
+    let run = |played: Played, ticks| played.run(vec![snapshot(ticks), Message::Signal]).1;
+    assert!(!run(Played::watching(), 0).iter().any(|line| line.starts_with("keep")));
+    let mut secret = Played::watching();
+    secret.config.output.secure = true;
+    assert!(!run(secret, 5).iter().any(|line| line.starts_with("keep")));
+    let Message::Snapshot(shown) = snapshot(5) else { panic!("it is one") };
+    let opened =
+        Opened { snapshot: Snapshot::clone(&shown), settings: Settings::default(), lost: None };
+    let played = Played { watch: None, opened: Some(opened), ..Played::watching() };
+    let (code, log) = played.run(keys("q"));
+    assert!(is_success(&code), "{code:?}");
+    assert_eq!(log, ["terminal given back"]);
+}
+
+#[test]
+fn a_terminal_that_cannot_be_written_ends_the_session_with_one_sentence() {
+    let played = Played { terminal_fails: true, ..Played::watching() };
+    let (code, log) = played.run(vec![snapshot(2)]);
+    let failure = code.expect_err("it failed");
+    assert!(failure.sentence.starts_with("cannot write to the terminal: "), "{failure:?}");
+    assert_eq!(log, ["terminal given back", "end, leave true"]);
+}
+
+#[test]
+fn keys_reach_the_sampler_and_the_terminal() {
+    let key = |key| Message::Input(Input::Key(key));
+    let terminal = vec![key(Key::Ctrl('l')), key(Key::Ctrl('z')), Message::Continued];
+    let erase = (0..8).map(|_| key(Key::Backspace)).collect();
+    let interval = [vec![snapshot(1)], keys("d"), erase, keys("20ms"), vec![key(Key::Enter)]];
+    let script = joined([terminal, joined(interval), keys("q")]);
+    let (code, log) = Played::watching().run(script);
+    assert!(is_success(&code), "{code:?}");
+    assert_eq!(log[..3], ["redraw", "suspend", "resume"]);
+    assert!(log[3..].contains(&"interval 20ms".to_owned()), "{log:?}");
+}
+
+#[test]
+fn a_process_is_picked_from_the_list_and_one_that_refuses_leads_back_to_it() {
+    let mut played = Played { watch: None, ..Played::watching() };
+    played.config.target = None;
+    played.answers = vec![Err(Failure::failed("process 41 is a kernel thread")), played.watched()];
+    let enter = || Message::Input(Input::Key(Key::Enter));
+    let script = joined([vec![enter(), enter(), snapshot(4)], keys("q")]);
+    let (code, log) = played.run(script);
+    assert!(is_success(&code), "{code:?}");
+    let watches = log.iter().filter(|line| line.starts_with("watch")).count();
+    assert_eq!((log[0].as_str(), watches), ("list", 2), "{log:?}");
+    assert_eq!(log.last().map(String::as_str), Some("end, leave true"));
+}
+
+#[test]
+fn an_awaited_process_that_exits_at_once_is_awaited_again() {
+    let ended = || Failure::new(ExitCode::EndedEarly, "process 42 ended");
+    let mut played = Played { watch: None, ..Played::watching() };
+    played.answers = vec![Ok(Aimed::Awaited("waiting".into()))];
+    let log = played.log.clone();
+    let gone: Begin = Box::new(move |_| Err(ended()));
+    let (code, seen) = played.run(vec![Message::Found(Ok(gone)), Message::Signal]);
+    assert!(is_success(&code), "{code:?}");
+    assert_eq!(seen.iter().filter(|line| line.starts_with("watch")).count(), 1, "{seen:?}");
+    // It can never be watched.
+    let played = Played { watch: None, log, ..Played::watching() };
+    let (code, _) = played.run(vec![Message::Found(Err(Failure::failed("not permitted")))]);
+    assert_eq!(code.expect_err("it failed").sentence, "not permitted");
+}
