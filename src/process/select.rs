@@ -89,7 +89,7 @@ impl Select {
 
     /// Returns the newly selected processes, the lowest pid first, at most `room`. Each is returned
     /// once.
-    pub fn observe(&mut self, processes: &mut impl Processes, room: usize) -> Vec<u32> {
+    pub fn observe(&mut self, processes: &mut (impl Processes + ?Sized), room: usize) -> Vec<u32> {
         let scans = self.children || matches!(self.wanted, Wanted::Name(_));
         let mut members = match &self.wanted {
             Wanted::Pids(pids) => pids.clone(),
@@ -136,7 +136,7 @@ impl Select {
     }
 
     /// Reads new processes, young ones, and some of the rest.
-    fn read(&mut self, processes: &mut impl Processes, all: &[u32]) {
+    fn read(&mut self, processes: &mut (impl Processes + ?Sized), all: &[u32]) {
         let max = if self.scanned { READ_AT_ONCE } else { usize::MAX };
         let known = &self.known;
         let mut due: Vec<u32> =

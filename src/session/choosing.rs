@@ -30,8 +30,21 @@ const REASONS: usize = 3;
 /// this many does. An exec changes it.
 const YOUNG: u32 = 20;
 
+/// The processes of this machine. In tests others stand in for them.
+struct Machine {
+    processes: Box<dyn Processes + Send>,
+    attach: fn(u32) -> Result<Target, AttachError>,
+}
+
+impl Machine {
+    fn here() -> Machine {
+        Machine { processes: Box::new(Proc), attach: Target::attach }
+    }
+}
+
 /// Searches for processes.
 pub struct Choosing {
+    machine: Machine,
     select: Select,
     wanted: Wanted,
     every: Duration,
@@ -67,8 +80,14 @@ struct Entry {
 impl Choosing {
     /// Creates the search. `children`: also watch the children of processes found.
     pub fn new(wanted: Wanted, children: bool) -> Choosing {
+        Choosing::on(Machine::here(), lineage(), wanted, children)
+    }
+
+    /// `own`: see [`Select::new`].
+    fn on(machine: Machine, own: Vec<u32>, wanted: Wanted, children: bool) -> Choosing {
         Choosing {
-            select: Select::new(wanted.clone(), children, lineage()),
+            machine,
+            select: Select::new(wanted.clone(), children, own),
             every: if children { CHILDREN_EVERY } else { EVERY },
             once: !children && !wanted.waits(),
             wanted,
@@ -88,7 +107,7 @@ impl Choosing {
         if let Wanted::Pids(pids) = self.wanted.clone() {
             // Missing pids are reported too.
             for pid in pids {
-                match Target::attach(pid) {
+                match (self.machine.attach)(pid) {
                     Ok(target) => targets.push(self.list.enter(target)),
                     Err(error) => errors.push((pid, error)),
                 }
@@ -164,17 +183,18 @@ impl Choosing {
         let living = self.list.inner().living();
         let mut refused = Vec::new();
         let mut targets = Vec::new();
-        for pid in self.select.observe(&mut Proc, Wanted::AT_ONCE.saturating_sub(living)) {
+        let room = Wanted::AT_ONCE.saturating_sub(living);
+        for pid in self.select.observe(&mut *self.machine.processes, room) {
             if self.list.inner().is_watched(pid) {
                 continue;
             }
-            match Target::attach(pid) {
+            match (self.machine.attach)(pid) {
                 Ok(target) => targets.push(self.list.enter(target)),
                 Err(AttachError::EndedEarly { .. } | AttachError::NoSuchProcess { .. }) => {
                     self.list.inner().missed += 1
                 }
                 Err(AttachError::CannotProfile { .. })
-                    if Proc.read(pid).is_none_or(|found| !found.watchable) =>
+                    if self.machine.processes.read(pid).is_none_or(|found| !found.watchable) =>
                 {
                     self.list.inner().missed += 1;
                 }
@@ -275,9 +295,12 @@ impl List {
                 Wanted::AT_ONCE
             ));
         }
-        if inner.missed > 0 {
-            notices
-                .push(format!("{} processes exited before they could be observed", inner.missed));
+        match inner.missed {
+            0 => {}
+            1 => notices.push("1 process exited before it could be observed".into()),
+            missed => {
+                notices.push(format!("{missed} processes exited before they could be observed"))
+            }
         }
         (!notices.is_empty()).then(|| notices.join("; "))
     }
@@ -318,5 +341,149 @@ fn facts(target: &Target) -> snapshot::Target {
         unit: target.unit().map(Arc::from),
         started_unix_ns: target.started_unix_ns(),
         ended: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::process::{Child, Command};
+
+    use super::*;
+    use crate::process::select::Found;
+
+    /// The pid of a process that may not be watched, and of one that is gone before it can be.
+    const SECRET: u32 = 1 << 23;
+    const GONE: u32 = SECRET + 1;
+
+    /// Real processes, to be found under chosen names.
+    #[derive(Clone, Default)]
+    struct Fake(Arc<Mutex<BTreeMap<u32, &'static str>>>);
+
+    impl Fake {
+        fn add(&self, pid: u32, name: &'static str) {
+            self.0.lock().unwrap().insert(pid, name);
+        }
+
+        fn choosing(&self, wanted: Wanted) -> Choosing {
+            let attach = |pid| match pid {
+                SECRET => Err(AttachError::NotPermitted {
+                    pid,
+                    why: "it is secret".into(),
+                    fix: "be root".into(),
+                }),
+                GONE => Err(AttachError::NoSuchProcess { pid }),
+                pid => Target::attach(pid),
+            };
+            let machine = Machine { processes: Box::new(self.clone()), attach };
+            Choosing::on(machine, vec![std::process::id()], wanted, false)
+        }
+    }
+
+    impl Processes for Fake {
+        fn all(&mut self) -> Vec<u32> {
+            self.0.lock().unwrap().keys().copied().collect()
+        }
+        fn read(&mut self, pid: u32) -> Option<Found> {
+            let name = self.0.lock().unwrap().get(&pid)?.to_string();
+            Some(Found { command: name.clone(), name, parent: 1, start: 1, watchable: true })
+        }
+        fn members(&mut self, _: &Path) -> Vec<u32> {
+            self.all()
+        }
+        fn of_unit(&mut self, _: &str) -> Vec<u32> {
+            self.all()
+        }
+        fn in_file(&mut self, _: &Path) -> Option<u32> {
+            None
+        }
+    }
+
+    struct Sleeper(Child);
+
+    impl Sleeper {
+        fn new() -> Sleeper {
+            Sleeper(Command::new("sleep").arg("1000").spawn().expect("it starts"))
+        }
+
+        fn pid(&self) -> u32 {
+            self.0.id()
+        }
+
+        fn end(&mut self) {
+            self.0.kill().expect("our child");
+            self.0.wait().expect("our child");
+        }
+    }
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    fn named(name: &str) -> Wanted {
+        Wanted::Name(regex::Regex::new(name).expect("an expression"))
+    }
+
+    fn pids(targets: &[Arc<Target>]) -> Vec<u32> {
+        targets.iter().map(|target| target.pid()).collect()
+    }
+
+    #[test]
+    fn processes_that_appear_later_are_found_once_and_remembered_when_they_have_exited() {
+        let (machine, mut first, second) = (Fake::default(), Sleeper::new(), Sleeper::new());
+        let mut choosing = machine.choosing(named("shop"));
+        assert!(choosing.first().expect("nothing to refuse").is_empty());
+        machine.add(first.pid(), "shop");
+        machine.add(second.pid(), "bakery");
+        assert_eq!(pids(&choosing.first().expect("one")), [first.pid()]);
+        assert!(choosing.observe().0.is_empty(), "it is watched");
+        let third = Sleeper::new();
+        machine.add(third.pid(), "shop");
+        assert_eq!(pids(&choosing.observe().0), [third.pid()]);
+        first.end();
+        choosing.observe();
+        let list = choosing.list();
+        let now: Vec<u32> = list.now().iter().map(|target| target.pid).collect();
+        assert_eq!((now, list.targets(|_| "native").len()), (vec![third.pid()], 2));
+    }
+
+    #[test]
+    fn what_cannot_be_watched_is_said_and_an_error_only_if_nothing_else_is_there() {
+        let (machine, living) = (Fake::default(), Sleeper::new());
+        machine.add(SECRET, "shop");
+        machine.add(GONE, "shop");
+        let failure = machine.choosing(named("shop")).first().expect_err("nothing to watch");
+        assert!(failure.sentence.contains("it is secret"), "{failure:?}");
+        machine.add(living.pid(), "shop");
+        let mut choosing = machine.choosing(named("shop"));
+        assert_eq!(pids(&choosing.first().expect("one")), [living.pid()]);
+        let notice = choosing.list().notice().expect("two are missing");
+        assert!(notice.contains("it is secret"), "{notice}");
+        assert!(notice.ends_with("; 1 process exited before it could be observed"), "{notice}");
+    }
+
+    #[test]
+    fn a_pid_that_does_not_exist_is_an_error_by_itself_and_a_notice_beside_another() {
+        let (machine, living) = (Fake::default(), Sleeper::new());
+        machine.add(living.pid(), "shop");
+        let failure = machine.choosing(Wanted::Pids(vec![GONE])).first().expect_err("none");
+        assert!(failure.sentence.contains(&GONE.to_string()), "{failure:?}");
+        let mut choosing = machine.choosing(Wanted::Pids(vec![GONE, living.pid()]));
+        assert_eq!(pids(&choosing.first().expect("one")), [living.pid()]);
+        assert!(choosing.list().notice().is_some_and(|text| text.contains(&GONE.to_string())));
+    }
+
+    #[test]
+    fn a_command_line_from_a_better_source_stays() {
+        let (machine, living) = (Fake::default(), Sleeper::new());
+        let mut choosing = machine.choosing(Wanted::Pids(vec![living.pid()]));
+        choosing.first().expect("one");
+        let list = choosing.list();
+        list.name(living.pid(), "shop --port 80");
+        choosing.observe();
+        assert_eq!(&*list.now()[0].command, "shop --port 80");
     }
 }
