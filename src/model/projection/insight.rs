@@ -1,5 +1,6 @@
 //! The one sentence above the rows: what matters most about this moment, or about the measurement.
 
+use super::settings::Metric;
 use super::waits::{Asked, Facts, WaitsFor, describe};
 use super::{Projection, Totals};
 use crate::model::facts::snapshot::{Health, Snapshot, ThreadNow};
@@ -8,6 +9,8 @@ use crate::model::vocabulary::state::State;
 
 /// A wait of this duration is worth a sentence.
 const LONG: Ns = SECOND;
+/// A program that is busy for a smaller part of the time is at rest.
+const AT_REST: f64 = 0.02;
 
 /// What a sentence is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,7 +55,8 @@ pub fn insight(
         return Some(Insight { text, about: About::Idle });
     }
     let sentence = saturation(&projection.total, projection.elapsed(), snapshot)
-        .or_else(|| longest_wait(snapshot, projection, answer));
+        .or_else(|| longest_wait(snapshot, projection, answer))
+        .or_else(|| quiet(snapshot, projection));
     if let Some(text) = sentence {
         return Some(says(text));
     }
@@ -145,6 +149,23 @@ fn longest_wait(
         _ => state.word().to_owned(),
     };
     Some(format!("{name} waits {duration}: {what}"))
+}
+
+/// Says that the rows are of a program at rest: their shares are large, their times are not.
+fn quiet(snapshot: &Snapshot, projection: &Projection) -> Option<String> {
+    let (total, elapsed) = (&projection.total, projection.elapsed());
+    if total.is_empty() || total.threads(Metric::Wall, elapsed) >= AT_REST {
+        return None;
+    }
+    let cores = (snapshot.session.cores_milli as f64 / 100.0).round() / 10.0;
+    let mut text =
+        format!("nothing stands out: {:.2} of {cores} cores are used", total.cores(elapsed));
+    match projection.hidden.idle_threads {
+        0 => {}
+        1 => text.push_str(", 1 thread only waits for work"),
+        idle => text.push_str(&format!(", {idle} threads only wait for work")),
+    }
+    Some(text)
 }
 
 /// Returns the wait that [`insight`] is about, to be asked for.

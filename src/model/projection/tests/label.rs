@@ -139,6 +139,29 @@ fn that_there_is_nothing_to_see_is_said_of_the_threads_that_pass_the_filters() {
 }
 
 #[test]
+fn a_program_at_rest_is_said_to_be_one() {
+    // One core; `elapsed` is 100 ns.
+    let rest = "nothing stands out: 0.01 of 1 cores are used";
+    for (idle, busy, expected) in [
+        (0, 1, rest.to_owned()),
+        (1, 1, format!("{rest}, 1 thread only waits for work")),
+        (3, 1, format!("{rest}, 3 threads only wait for work")),
+        (3, 2, String::new()),
+    ] {
+        let mut moment = Moment::new();
+        moment.threads.clear();
+        moment.world.facts.clear();
+        moment.world.fact("pool-0", "start_thread;loop;epoll_wait", State::Poll, 99);
+        moment.world.fact("pool-0", "start_thread;loop;work", State::Run, busy);
+        for nth in 0..idle {
+            let name = format!("pool-{}", nth + 1);
+            moment.world.fact(&name, "start_thread;loop;epoll_wait", State::Poll, 100);
+        }
+        assert_eq!(moment.says(&at(Level::Mine)), expected, "{idle} {busy}");
+    }
+}
+
+#[test]
 fn harm_to_the_measurement_goes_first() {
     for (harm, expected) in [
         (
