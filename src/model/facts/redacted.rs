@@ -11,6 +11,7 @@ pub const LOOP: &str = "loop";
 pub const PLUMBING: &str = "plumbing";
 pub const MAIN: &str = "main";
 pub const JOIN: &str = "join";
+pub const QUERY: &str = "query";
 
 /// Places of frames in a thread (`projection::thread_base`).
 pub const CLOSURE: &str = "closure";
@@ -23,9 +24,37 @@ pub const SLEEPS: &str = "sleeps";
 pub const STARTS: &str = "starts";
 pub const OF_LANGUAGE: &str = "of language";
 pub const RUNS_TASKS: &str = "runs tasks";
+pub const ANY: &str = "any";
+pub const JOINS: &str = "joins";
+pub const BLOCKS_ON: &str = "blocks on";
+pub const FOREIGN: &str = "foreign";
+pub const MANAGED_RUN: &str = "managed run";
+pub const MANAGED_CLOSURE: &str = "managed closure";
+pub const OF_POOL: &str = "of pool";
+pub const RECEIVES: &str = "receives";
+pub const OF_QUEUE: &str = "of queue";
 
-const PLACES: [&str; 10] =
-    [CLOSURE, BASE, RUN, NATIVE_MAIN, MANAGED_BASE, TAKES, SLEEPS, STARTS, OF_LANGUAGE, RUNS_TASKS];
+const PLACES: [&str; 19] = [
+    CLOSURE,
+    BASE,
+    RUN,
+    NATIVE_MAIN,
+    MANAGED_BASE,
+    TAKES,
+    SLEEPS,
+    STARTS,
+    OF_LANGUAGE,
+    RUNS_TASKS,
+    ANY,
+    JOINS,
+    BLOCKS_ON,
+    FOREIGN,
+    MANAGED_RUN,
+    MANAGED_CLOSURE,
+    OF_QUEUE,
+    RECEIVES,
+    OF_POOL,
+];
 
 /// Kinds of a futex wait called from the frame.
 const FUTEX: [(&str, FutexKind); 3] =
@@ -66,7 +95,7 @@ pub fn with(name: &str, roles: &[&str]) -> String {
 pub fn of(name: &str) -> Option<impl Iterator<Item = &str>> {
     let (_, roles) = name.strip_suffix(']')?.rsplit_once('[')?;
     let known = |word: &str| {
-        [WAITS, LOOP, PLUMBING, MAIN, JOIN].contains(&word)
+        [WAITS, LOOP, PLUMBING, MAIN, JOIN, BLOCKS_ON, QUERY].contains(&word)
             || PLACES.contains(&word)
             || to_futex(word).is_some()
             || CODE.iter().any(|(known, _)| *known == word)

@@ -2,12 +2,13 @@
 
 use regex::Regex;
 
+use super::base_marks;
 use super::idle::{self, Mark, Wait};
 use super::monitor;
 use super::roles::role;
 use super::rows::Rows;
 use super::safepoint;
-use super::thread_base::{self, Base, BaseMark};
+use super::thread_base::{Base, BaseMark};
 use crate::model::facts::tables::{FrameKind, Location, StackId, Tables};
 use crate::model::projection::settings::{Grouping, Settings};
 use crate::model::vocabulary::frame::ThreadKind;
@@ -154,7 +155,7 @@ impl Verdicts {
             (false, None) => rows.role(id),
         };
         let base =
-            *known.base[role as usize].get_or_insert_with(|| thread_base::mark(location, role));
+            *known.base[role as usize].get_or_insert_with(|| base_marks::mark(location, role));
         Verdict { interesting, role, base, ..by_function }
     }
 

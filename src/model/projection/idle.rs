@@ -13,8 +13,9 @@
 //! direct caller. A request that joins its workers stays visible, and so does a method called by
 //! `main` that joins: they do the program's own waiting.
 //!
-//! The states io, lock and disk are never idle and poll always is, so these lists decide about wait
-//! and sleep. A runtime's own threads wait only for work, so they need no known frame.
+//! The states io, lock and disk are never idle. Poll always is, except in the listed functions that
+//! run a query. So these lists decide about wait and sleep. A runtime's own threads wait only for
+//! work, so they need no known frame.
 
 use std::sync::LazyLock;
 
@@ -53,7 +54,6 @@ const WAITS: &[&str] = &[
     // Java.
     r"(java\.util\.concurrent|org\.apache\.tomcat\.util\.threads)\.ThreadPoolExecutor\.getTask",
     r"(java\.util\.concurrent|scala\.concurrent\.forkjoin|akka\.dispatch\.forkjoin)\.ForkJoinPool\.(idleA|a)waitWork",
-    r"java\.util\.concurrent\.[A-Za-z]*(Queue|Deque)(\$\w+)?\.(take|poll)(First|Last)?",
     r"java\.lang\.ref\.Reference\.(waitForReferencePendingList|tryHandlePending)",
     r"java\.lang\.ref\.(ReferenceQueue\.remove0?|NativeReferenceQueue\.await)",
     r"java\.lang\.(ProcessHandleImpl\.waitForProcessExit0|UNIXProcess\.waitForProcessExit)",
@@ -88,6 +88,7 @@ const LOOPS: &[&str] = &[
     r"java\.util\.concurrent\.ForkJoinPool\.runWorker",
     r"java\.util\.TimerThread\.mainLoop|org\.jboss\.threads\.EnhancedQueueExecutor\$ThreadBody\.run",
     r"org\.apache\.catalina\.core\.StandardServer\.await",
+    r"org\.quartz\.(core\.QuartzSchedulerThread|simpl\.SimpleThreadPool\$WorkerThread)\.run",
     r"(concurrent\.futures\.thread\.)?_worker",
 ];
 
@@ -101,8 +102,11 @@ const PLUMBING: &[&str] = &[
     r"_*(epoll_p?wait2?|p?poll|p?select|(clock_)?nanosleep)(64|_time64)?",
     r"<?std::(sys|sync|thread)::.*(wait|park|sleep)[a-z_]*(<.*>)?",
     r"<?parking_lot(_core)?::.*(wait|park)[a-z_]*(<.*>)?",
-    r"std::(__\w+::)?(condition_variable(_any)?|__condvar)::_*wait[a-z_]*(<.*>)?",
-    r"__gthread_cond_(timed)?wait",
+    r"std::(_\w+::)?(condition_variable(_any)?|__condvar)::_*wait[a-z_]*(<.*>)?",
+    r"__gthread_cond_(timed)?wait|std::this_thread::sleep_(for|until)(<.*>)?",
+    // C++20's semaphores, and waits for an atomic.
+    r"std::(counting_semaphore<.*>|__atomic_semaphore|__atomic_base<.*>|atomic<.*>|__detail::__\w+(<.*>)?)::_*(M_)?(try_)?(acquire|wait|do_wait)[a-z_]*(<.*>)?",
+    r"std::(__atomic_wait_\w+|__detail::__\w*wait\w*)(<.*>)?",
     r"(boost::)?asio::detail::(conditionally_enabled_event|posix_event|std_event)::wait[a-z_]*(<.*>)?",
     r"boost::(condition_variable|thread)::.*wait[a-z_]*",
     r"uv_cond_(timed)?wait|uv_sem_wait|g_cond_wait(_until)?|g_async_queue_(timeout_)?pop(_intern)?(_unlocked)?|g_poll",
@@ -115,6 +119,8 @@ const PLUMBING: &[&str] = &[
     r"MonitorLocker::wait|G1[A-Za-z]*::(wait_for_[a-z_]+|sleep_[a-z_]+)|Z[A-Za-z]*::(wait|get|receive|tick)[a-z_]*",
     r"java\.lang\.Object\.wait0?|(jdk\.internal|sun)\.misc\.Unsafe\.park",
     r"java\.util\.concurrent\.locks\.LockSupport\.park[A-Za-z]*",
+    // Jobs take from queues too: answers, connections. `thread_base` decides by the place.
+    r"java\.util\.concurrent\.[A-Za-z]*(Queue|Deque)(\$\w+)?\.(take|poll)(First|Last)?",
     r"(threading\.)?Condition\.wait|ngx_thread_cond_wait",
 ];
 
@@ -132,8 +138,20 @@ const JOINS: &[&str] = &[
     r"java\.util\.concurrent\.[A-Za-z]+\.awaitTermination",
 ];
 
-static LISTS: LazyLock<[Regex; 6]> = LazyLock::new(|| {
-    [WAITS, LOOPS, PLUMBING, JOINS, C_LIBRARY, HELPERS].map(|list| {
+/// Functions that park their thread until a future is ready. That may be a job's; the parking below
+/// them is the same as that of a worker.
+const FUTURES: &[&str] = &[r"<?tokio::runtime::.*::block_on(_inner)?(<.*>)?"];
+
+/// Functions that run a query: PostgreSQL's, MySQL's. What is below them is a job, also where it
+/// polls: PostgreSQL waits for locks and its `pg_sleep` by epoll, in `WaitLatch`.
+const QUERIES: &[&str] = &[
+    r"exec_(simple_query|parse_message|bind_message|execute_message)|dispatch_command(\(.*)?",
+    // Stripped packages have the names of exported functions only.
+    r"PortalRun|standard_ExecutorRun|parse_analyze[a-z_]*|LockAcquire(Extended)?|ProcSleep",
+];
+
+static LISTS: LazyLock<[Regex; 8]> = LazyLock::new(|| {
+    [WAITS, LOOPS, PLUMBING, JOINS, C_LIBRARY, HELPERS, FUTURES, QUERIES].map(|list| {
         let any = format!("^(?:{})$", list.join("|"));
         Regex::new(&any).expect("the shipped lists are regular expressions")
     })
@@ -151,13 +169,17 @@ pub(in crate::model) enum Mark {
     Main,
     /// A Java method that waits for other threads to end.
     Join,
+    /// A function of tokio that waits for a future.
+    Future,
+    /// Runs a query.
+    Query,
     /// Any other Java method.
     Java,
 }
 
 /// Returns the role of a frame by the built-in list.
 pub(in crate::model) fn mark(location: &Location) -> Mark {
-    let [.., c_library, helpers] = &*LISTS;
+    let [.., c_library, helpers, _, _] = &*LISTS;
     let name = &location.function;
     let is_java = location.kind == FrameKind::Java;
     let is_in =
@@ -172,7 +194,7 @@ pub(in crate::model) fn mark(location: &Location) -> Mark {
 
 /// Returns the role of a frame by its name alone; [`Mark::Nothing`] without one.
 pub(super) fn mark_of_name(name: &str, kind: FrameKind) -> Mark {
-    let [waits, loops, plumbing, joins, ..] = &*LISTS;
+    let [waits, loops, plumbing, joins, _, _, futures, queries] = &*LISTS;
     let is_java = kind == FrameKind::Java;
     if let Some(roles) = redacted::of(name) {
         let mut marks = roles.filter_map(|role| match role {
@@ -181,12 +203,18 @@ pub(super) fn mark_of_name(name: &str, kind: FrameKind) -> Mark {
             redacted::PLUMBING => Some(Mark::Plumbing),
             redacted::MAIN => Some(Mark::Main),
             redacted::JOIN => Some(Mark::Join),
+            redacted::BLOCKS_ON => Some(Mark::Future),
+            redacted::QUERY => Some(Mark::Query),
             _ => None,
         });
         return marks.next().unwrap_or_default();
     }
     if kind == FrameKind::Kernel {
         Mark::Plumbing
+    } else if queries.is_match(name) {
+        Mark::Query
+    } else if futures.is_match(name) {
+        Mark::Future
     } else if waits.is_match(name) {
         Mark::Waits
     } else if loops.is_match(name) {
@@ -216,12 +244,18 @@ pub(super) enum Wait {
     InLoop,
     /// Below a frame that only waits for work.
     ForWork,
+    /// In a wait for a future, which may be a job's.
+    ForFuture,
+    /// In a query.
+    InQuery,
 }
 
 impl Wait {
     /// Returns the conclusion with one more frame, further in.
     pub(super) fn below(self, mark: Mark) -> Wait {
         match (self, mark) {
+            (Wait::InQuery, _) | (_, Mark::Query) => Wait::InQuery,
+            (Wait::ForFuture, _) | (_, Mark::Future) => Wait::ForFuture,
             (Wait::ForWork, _) | (_, Mark::Waits) => Wait::ForWork,
             (_, Mark::Loop) => Wait::InLoop,
             (Wait::InLoop, Mark::Plumbing) => Wait::InLoop,
@@ -236,6 +270,7 @@ impl Wait {
     /// whole stack.
     pub(super) fn is_idle(self, kind: ThreadKind, state: State) -> bool {
         match state {
+            State::Poll if self == Wait::InQuery => false,
             State::Poll => true,
             State::Wait | State::Sleep => {
                 matches!(self, Wait::InLoop | Wait::ForWork) || kind == ThreadKind::Internal
@@ -400,10 +435,6 @@ mod tests {
                 "Unsafe_Park",
             ],
             &[
-                "java.util.concurrent.LinkedBlockingQueue.poll",
-                "java.util.concurrent.locks.LockSupport.parkNanos",
-            ],
-            &[
                 "java.lang.ref.ReferenceQueue.remove0",
                 "java.lang.ref.NativeReferenceQueue.await",
                 "java.lang.Object.wait0",
@@ -513,6 +544,34 @@ mod tests {
         ] {
             assert!(!is_idle(State::Wait, stack), "{stack:?}");
         }
+    }
+
+    #[test]
+    fn a_thread_that_blocks_on_a_future_waits_for_that_and_not_for_work() {
+        let park = ["tokio::runtime::park::Inner::park", "libc.so.6!syscall"];
+        for block_on in [
+            "tokio::runtime::runtime::Runtime::block_on",
+            "<tokio::runtime::park::CachedParkThread>::block_on<F>",
+        ] {
+            assert!(!is_idle(State::Wait, &[&["shop::ask", block_on], &park[..]].concat()));
+        }
+        assert!(is_idle(State::Wait, &park));
+    }
+
+    #[test]
+    fn a_query_never_waits_for_work() {
+        let latch = ["WaitLatch", "WaitEventSetWait", "libc.so.6!epoll_wait"];
+        let query = ["main", "PostgresMain", "exec_simple_query", "pg_sleep"];
+        assert!(!is_idle(State::Poll, &[&query[..], &latch].concat()));
+        let stripped = ["main", "PostgresMain", "postgres!fn_472280", "PortalRun", "pg_sleep"];
+        assert!(!is_idle(State::Poll, &[&stripped[..], &latch].concat()));
+        assert!(is_idle(
+            State::Poll,
+            &[&["main", "PostgresMain", "ReadCommand"], &latch[..]].concat()
+        ));
+        let taken =
+            ["exec_execute_message", "g_async_queue_pop", "g_thread_pool_wait_for_new_task"];
+        assert!(!is_idle(State::Wait, &taken));
     }
 
     #[test]

@@ -16,6 +16,7 @@
 //! waits, monitor         what a blocked thread waits for, as text; entering a Java monitor
 //! ```
 
+mod base_marks;
 mod collapse;
 mod columns;
 mod confidence;
@@ -57,6 +58,7 @@ use crate::model::facts::tables::NameId;
 use crate::model::projection::settings::{Grouping, Metric, Settings};
 use crate::model::vocabulary::frame::{Ns, ThreadKey, ThreadKind};
 
+pub(in crate::model) use base_marks::mark as base_mark;
 pub use collapse::{Chain, chain, heaviest, is_drawn, is_small, swallowed_by};
 pub use confidence::{Confidence, HITS_NEEDED, confidence, seconds_for_one_percent};
 pub use filter::role_of;
@@ -71,7 +73,6 @@ pub use now::Now;
 pub(in crate::model) use roles::role;
 pub use row_order::{Node, Ordered};
 pub use samples::{Frame, Sample, Samples, samples};
-pub(in crate::model) use thread_base::mark as base_mark;
 pub use totals::Totals;
 pub use units::is_of;
 

@@ -1,180 +1,14 @@
 //! Detects waits at a thread's own base: between the thread's start and the wait there are only its
-//! loops, and functions that take the next piece of work or sleep. Any other function of the user
-//! is a job, and a wait in a job is never idle.
+//! first function, its loops, and functions that take the next piece of work or sleep. Any other
+//! function of the user is a job, and a wait in a job is never idle.
 //!
 //! This finds pools that no list knows (see [`super::idle`]). It goes by the place of functions and
-//! by words that programs use for such functions: `take`, `wait_for_job`, `event_loop`. In doubt
-//! the thread is busy.
+//! by words that programs use for such functions: `take`, `wait_for_job`, `event_loop`. The first
+//! function of a native thread may have any name but that of a job: `handle_request`. A join, a
+//! barrier or a future is a wait for the result of a job. In doubt the thread is busy.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
-
-use crate::model::facts::redacted;
-use crate::model::facts::tables::{FrameKind, Location};
-use crate::model::vocabulary::qualified::segments;
-use crate::model::vocabulary::role::Role;
+pub(super) use super::base_marks::BaseMark;
 use crate::model::vocabulary::state::State;
-
-/// What a frame says about the place of those further in.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(in crate::model) enum BaseMark {
-    /// Of no meaning here: a wait, the kernel, start-up, glue.
-    #[default]
-    Neutral,
-    /// A closure of the user: a thread's start, or a job.
-    Closure,
-    /// `main` of native code.
-    Main,
-    /// A function of the user that is named as a loop: `serve`, `event_loop`.
-    Loop,
-    /// `run` or `start` of native code: a thread's first function, or a job's.
-    Run,
-    /// A loop in managed code, where the first function of a thread may be a job.
-    ManagedLoop,
-    /// A function of the user that is named as one that takes work: `pop`, `wait_for_job`.
-    Takes,
-    /// A function of the user that is named as one that sleeps: `pause_ms`.
-    Sleeps,
-    /// Start-up code: the stack is known down to the thread's start.
-    Starts,
-    /// The language's own library: it starts threads. Below the user's code it is part of a job.
-    Library,
-    /// Everything below is a job: any other function, an executor that runs tasks, a marker.
-    Job,
-}
-
-impl BaseMark {
-    /// Returns the word of the mark in a replaced name; `None` if the place says it.
-    pub(in crate::model) fn word(self) -> Option<&'static str> {
-        WORDS.iter().find(|(_, mark)| *mark == self).map(|(word, _)| *word)
-    }
-}
-
-/// Words in replaced names.
-const WORDS: &[(&str, BaseMark)] = &[
-    (redacted::CLOSURE, BaseMark::Closure),
-    (redacted::NATIVE_MAIN, BaseMark::Main),
-    (redacted::BASE, BaseMark::Loop),
-    (redacted::RUN, BaseMark::Run),
-    (redacted::MANAGED_BASE, BaseMark::ManagedLoop),
-    (redacted::TAKES, BaseMark::Takes),
-    (redacted::SLEEPS, BaseMark::Sleeps),
-    (redacted::STARTS, BaseMark::Starts),
-    (redacted::OF_LANGUAGE, BaseMark::Library),
-    (redacted::RUNS_TASKS, BaseMark::Job),
-];
-
-/// Closures: `run::{lambda()#1}::operator()`, `run::{{closure}}`, `Main.lambda$run$0`.
-const CLOSURES: &str = r"\{\{?(closure|lambda)|<lambda|\blambda\$|'lambda";
-
-/// Functions whose purpose is to loop or to serve, by the last part of their names.
-const LOOPS: &str = r"(?x)^(
-    \w*(worker|background|daemon|_thread|thread_|watchdog|heartbeat|ticker)\w* |
-    serve | loop | (run|main|event|io|worker|server|message)_?(loop|forever)
-    | \w*(_loop|Loop|_forever|Forever)
-    | \w*(_main|Main)
-    )$";
-
-/// Functions that take the next piece of work.
-const TAKES: &str = r"(?x)^(
-    (try_|do_)?(take|pop|dequeue|deque|accept|idle|park)
-    | (pop|take|wait_and_pop|dequeue|accept)_?(one|next|front|back|first|all|blocking)
-    | (get|take|pop|fetch|next|dequeue|receive|recv|pull|accept)_?(a_|the_|new_|next_|more_)?
-      (work|task|job|item|order|message|msg|event|command|line|record|entry|batch|packet|chunk)s?
-    | (wait|sleep|block|park|idle|await|poll|look|listen)_?(for|until|on)?_?(a_|the_|new_|next_|more_|any_)?
-      (work|task|job|item|message|msg|request|query|event|command|client|signal|input
-      |wakeup|notification|shutdown)s?(_available|_ready|_arrives?)?
-    )$";
-
-/// Functions that only let time pass.
-const SLEEPS: &str = r"(?x)^(sleep|nap|rest|pause|snooze|delay)(_?(for|ms|us|ns|s|secs?|seconds|millis|until|a_while))?$";
-
-/// The first frames of threads.
-const STARTS: &str = r"(?x)^(
-    _start | _*libc_start_.* | start_thread | _*(GI_)?_*clone[23]? | <?std::sys::.*thread_start
-    | runtime\.(goexit|main)(\.abi0)? | java\.lang\.Thread\.run
-    )$";
-
-/// Frames that run tasks of others: what they call is a job.
-const RUNS_TASKS: &str = r"(?x)^(
-    java\.util\.concurrent\.(ThreadPoolExecutor.*\.runWorker|FutureTask\..*|ForkJoin.*|Executors\$.*|CompletableFuture.*)
-    | org\.apache\.tomcat\.util\.threads\.ThreadPoolExecutor.*\.runWorker
-    | <?tokio::runtime::(task|blocking)::.* | <?rayon_core::job::.*
-    | (boost::)?asio::detail::.*(do_)?(complete|invoke).* | std::__future_base::.*
-    )$";
-
-static PATTERNS: LazyLock<[Regex; 6]> = LazyLock::new(|| {
-    [CLOSURES, LOOPS, TAKES, SLEEPS, RUNS_TASKS, STARTS]
-        .map(|text| Regex::new(text).expect("the shipped lists are regular expressions"))
-});
-
-/// Returns the mark of a frame; `role`: whose code it is.
-pub(in crate::model) fn mark(location: &Location, role: Role) -> BaseMark {
-    let [closures, loops, takes, sleeps, runs_tasks, starts] = &*PATTERNS;
-    let name = &*location.function;
-    if let Some(words) = redacted::of(name) {
-        let mut marks = words.filter_map(|word| WORDS.iter().find(|(known, _)| *known == word));
-        if let Some((_, mark)) = marks.next() {
-            return *mark;
-        }
-    }
-    match role {
-        Role::Wait | Role::Kernel => return BaseMark::Neutral,
-        Role::Runtime if runs_tasks.is_match(name) => return BaseMark::Job,
-        Role::Runtime if starts.is_match(name) => return BaseMark::Starts,
-        Role::Runtime => return BaseMark::Neutral,
-        Role::Library if is_standard_library(location) => return BaseMark::Library,
-        Role::Library | Role::Marker => return BaseMark::Job,
-        Role::App => {}
-    }
-    if closures.is_match(name) {
-        return BaseMark::Closure;
-    }
-    let last = match location.kind {
-        FrameKind::Java | FrameKind::Python => name.rsplit('.').next().unwrap_or(name),
-        _ => segments(name).last().copied().unwrap_or(name),
-    };
-    let snake = snake_case(last);
-    match location.kind {
-        _ if takes.is_match(&snake) => BaseMark::Takes,
-        _ if sleeps.is_match(&snake) => BaseMark::Sleeps,
-        FrameKind::Native => match &*snake {
-            "main" => BaseMark::Main,
-            "run" | "start" => BaseMark::Run,
-            name if loops.is_match(name) => BaseMark::Loop,
-            _ => BaseMark::Job,
-        },
-        _ if snake == "main" || loops.is_match(&snake) => BaseMark::ManagedLoop,
-        _ => BaseMark::Job,
-    }
-}
-
-/// Returns whether it is C's, C++'s or Rust's own library.
-fn is_standard_library(location: &Location) -> bool {
-    const MODULES: &[&str] = &["libstdc++.so", "libc++.so", "libc.so", "libc-", "libpthread"];
-    location.kind == FrameKind::Native
-        && (MODULES.iter().any(|module| location.module.starts_with(module))
-            || matches!(segments(&location.function)[..], ["std" | "core" | "alloc", _, ..]))
-}
-
-/// `waitForJob` -> `wait_for_job`.
-fn snake_case(name: &str) -> String {
-    let mut snake = String::with_capacity(name.len() + 4);
-    let mut lower_before = false;
-    for c in name.chars() {
-        if c.is_ascii_uppercase() {
-            if lower_before {
-                snake.push('_');
-            }
-            snake.push(c.to_ascii_lowercase());
-        } else {
-            snake.push(c);
-        }
-        lower_before = c.is_ascii_lowercase() || c.is_ascii_digit();
-    }
-    snake
-}
 
 /// Conclusion from the frames of a stack, from the outermost down to one of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -184,11 +18,15 @@ pub(super) enum Base {
     Unknown,
     /// No code of the user so far.
     Start,
+    /// A library's own thread: only this number of functions of it so far.
+    Helper(u8),
     /// `main`, which waits for others.
     Main,
+    /// `main`, which waits for threads to end.
+    Joined,
     /// Closures, the first of the thread. A wait in them is for work.
     Closures,
-    /// The first function of a thread in native code, named as a loop.
+    /// The first function of a thread in native code.
     First,
     /// Loops by their names only. The user's `run` may be a job, so only sleeping here is idle.
     Loops,
@@ -196,28 +34,54 @@ pub(super) enum Base {
     Takes,
     /// A function that sleeps, called by those.
     Sleeps,
+    /// A condition or a channel of the language's library, called by those.
+    InLibrary,
     Job,
 }
+
+/// Maximum functions of a library in the stack of its own thread that waits for work. With more it
+/// may be in a job.
+const HELPER_FUNCTIONS: u8 = 3;
 
 impl Base {
     /// Returns the conclusion with one more frame, further in.
     pub(super) fn below(self, mark: BaseMark) -> Base {
-        use BaseMark::{Closure, Library, Loop, ManagedLoop, Neutral, Run};
+        use BaseMark::{Any, BlocksOn, Closure, Foreign, Joins, Library, Loop, ManagedLoop};
+        use BaseMark::{ManagedClosure, ManagedRun, Neutral, OfQueue, Run, Starts};
         let is_base =
             matches!(self, Base::Start | Base::Main | Base::Closures | Base::First | Base::Loops);
         match (self, mark) {
             (base, Neutral) => base,
-            (Base::Unknown | Base::Start, BaseMark::Starts) => Base::Start,
+            (Base::Unknown | Base::Start, Starts) => Base::Start,
             (Base::Unknown, Library) => Base::Unknown,
             (_, BaseMark::Takes) if is_base || self == Base::Takes => Base::Takes,
+            (base, BaseMark::Receives)
+                if is_base || matches!(base, Base::Takes | Base::InLibrary) =>
+            {
+                Base::Takes
+            }
             (_, BaseMark::Sleeps) if is_base || self == Base::Sleeps => Base::Sleeps,
             // A Rust program has two: the one that C calls, and its own.
             (Base::Start | Base::Main, BaseMark::Main) => Base::Main,
-            (Base::Start, Library) => Base::Start,
+            (Base::Main | Base::Joined, Joins) => Base::Joined,
+            (Base::Joined, Library) => Base::Joined,
+            (Base::Main, BlocksOn) => Base::Main,
+            (Base::Start | Base::Main, Library) => self,
+            (Base::Start, Foreign) => Base::Helper(1),
+            (Base::Helper(n), Foreign) if n < HELPER_FUNCTIONS => Base::Helper(n + 1),
+            (Base::Start | Base::Helper(_), BaseMark::OfPool) => Base::Helper(1),
+            (Base::Helper(_), Library) => self,
             (Base::Start | Base::Closures, Closure) => Base::Closures,
-            (Base::Start, Loop | Run) => Base::First,
-            (Base::Main, Run) => Base::Loops,
+            (Base::Start, ManagedClosure) => Base::Closures,
+            (Base::Start, ManagedRun) => Base::Loops,
+            (Base::Takes, OfQueue) => Base::Takes,
+            (Base::Start, Loop | Run | Any) => Base::First,
+            (Base::Main | Base::Closures, Run) => Base::Loops,
             (_, Loop | ManagedLoop) if is_base => Base::Loops,
+            (Base::Closures | Base::First | Base::Takes | Base::InLibrary, Library) => {
+                Base::InLibrary
+            }
+            (Base::Loops, Library) => self,
             _ => Base::Job,
         }
     }
@@ -225,8 +89,19 @@ impl Base {
     /// Returns whether a thread in this state waits for work.
     pub(super) fn is_idle(self, state: State) -> bool {
         match state {
-            State::Wait => matches!(self, Base::Main | Base::Closures | Base::First | Base::Takes),
-            State::Sleep => !matches!(self, Base::Unknown | Base::Start | Base::Job),
+            State::Wait => matches!(
+                self,
+                Base::Helper(_)
+                    | Base::Main
+                    | Base::Joined
+                    | Base::Closures
+                    | Base::First
+                    | Base::Takes
+                    | Base::InLibrary
+            ),
+            State::Sleep => {
+                !matches!(self, Base::Unknown | Base::Start | Base::Helper(_) | Base::Job)
+            }
             State::Run
             | State::Rdy
             | State::Lock
@@ -241,8 +116,11 @@ impl Base {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::facts::tables::{FrameKind, Location};
+    use crate::model::projection::base_mark as mark;
     use crate::model::projection::role;
     use crate::model::vocabulary::role::Origin;
+    use crate::model::vocabulary::role::Role;
 
     /// `frames` outermost first: `.` in names of Java, `libx!name` in a library of the system.
     fn is_idle(state: State, frames: &[&str]) -> bool {
@@ -326,7 +204,16 @@ mod tests {
                 "java.lang.Thread.sleep",
             ],
             &["java.lang.Thread.run", "shop.Convoy.slowFormat", "java.lang.Thread.sleep"],
-            &["libx.so!pool_run", "pthread_cond_wait"],
+            &[
+                "libx.so!run",
+                "libx.so!fn_1a",
+                "libx.so!fn_2b",
+                "libx.so!fn_3c",
+                "pthread_cond_wait",
+            ],
+            &["libx.so!handle_request", "pthread_cond_wait"],
+            &["libx.so!pool_run", "shop::on_reply", "pthread_cond_wait"],
+            &["shop::serve_all", "libx.so!query", "pthread_cond_wait"],
             &["handle_request", "pthread_cond_wait"],
             &["handle_request", "delay_ms", "clock_nanosleep"],
             &["shop::main::{{closure}}", "Pool::get_connection", "pthread_cond_wait"],
@@ -337,6 +224,148 @@ mod tests {
                 assert!(!is_idle(state, &frames), "{state:?} {frames:?}");
             }
         }
+    }
+
+    #[test]
+    fn the_first_function_of_a_native_thread_may_have_any_name_but_that_of_a_job() {
+        let start = ["clone3", "start_thread", "libstdc++.so.6!fn_d4490"];
+        let idle = |state, frames: &[&str]| is_idle(state, &[&start[..], frames].concat());
+        for frames in [
+            &["updater", "pthread_cond_timedwait"][..],
+            &["dispatch", "queue_get", "pthread_cond_wait"],
+            &["dispatch", "inbox_sem_wait", "sem_wait"],
+            &["reaper", "libc.so.6!__wait4"],
+            &["signals", "libc.so.6!__sigwait", "__sigtimedwait"],
+            &["shop::Pool::process", "std::counting_semaphore<1000>::acquire", "syscall"],
+            &["shop::Pool::process", "shop::Channel<int>::pop", "pthread_cond_wait"],
+            &["main::$_1::operator()", "std::_V2::condition_variable_any::wait<M>"],
+            &["shop::pool::{{closure}}", "shop::worker", "std::sync::mpsc::Receiver<T>::recv"],
+            &["shop::pool::{{closure}}", "std::sync::mpmc::list::Channel<T>::recv::{{closure}}"],
+            &["shop::pool::{{closure}}", "shop::Worker::run", "shop::Inbox::next"],
+            &["shop::pool::{{closure}}", "crossbeam_channel::select::run_select"],
+            &["shop::worker", "shop::serve", "core::iter::for_each", "crossbeam_channel::recv"],
+            &[
+                "shop::pool::{{closure}}",
+                "core::iter::Iterator::for_each",
+                "crossbeam_channel::recv",
+            ],
+        ] {
+            assert!(idle(State::Wait, frames), "{frames:?}");
+        }
+        assert!(idle(State::Sleep, &["housekeeping", "nanosleep"]));
+        assert!(idle(State::Sleep, &["shop::Metrics::report", "std::this_thread::sleep_for<A>"]));
+        for frames in [
+            &["updater", "refresh", "pthread_cond_timedwait"][..],
+            &["updater", "shop::{lambda()#1}::operator()", "pthread_cond_wait"],
+            &["process_order", "queue_get", "pthread_cond_wait"],
+            &["shop::Request::run", "queue_get", "pthread_cond_wait"],
+            &["shop::serve::{{closure}}", "shop::Request::run", "shop::Queue::pop"],
+            &["shop::serve::{{closure}}", "shop::Worker::run", "pthread_cond_wait"],
+            &["updater", "___pthread_barrier_wait", "pthread_barrier_wait"],
+            &["updater", "std::thread::join", "__pthread_clockjoin_ex"],
+            &["updater", "std::__future_base::_State_baseV2::wait", "syscall"],
+            &["updater", "std::__basic_future<int>::_M_get_result", "syscall"],
+            &["updater", "<std::sync::barrier::Barrier>::wait", "pthread_cond_wait"],
+            &["shop::pool::{{closure}}", "std::sync::mpsc::Sender<T>::send", "syscall"],
+            &["shop::pool::{{closure}}", "std::sync::mpsc::list::recv", "shop::Item::drop"],
+            &["shop::pool::{{closure}}", "core::iter::Iterator::for_each", "shop::Queue::pop"],
+            &["libx.so!on_event", "queue_get", "pthread_cond_wait"],
+        ] {
+            assert!(!idle(State::Wait, frames), "{frames:?}");
+        }
+        assert!(!idle(State::Sleep, &["retry", "nanosleep"]));
+        assert!(!idle(State::Sleep, &["updater", "refresh", "nanosleep"]));
+    }
+
+    #[test]
+    fn a_main_that_joins_threads_or_blocks_on_its_future_is_idle() {
+        let idle = |frames: &[&str]| is_idle(State::Wait, &[&["_start"], frames].concat());
+        let join = ["std::thread::join", "__pthread_clockjoin_ex", "libc.so.6!futex"];
+        assert!(idle(&[&["main"], &join[..]].concat()));
+        assert!(idle(&["main", "shop::main", "std::thread::lifecycle::JoinInner<T>::join"]));
+        assert!(idle(&["main", "shop::main", "tokio::runtime::runtime::Runtime::block_on"]));
+        for frames in [
+            &["main", "shop::sum", "std::thread::join"][..],
+            &["main", "shop::fetch", "tokio::runtime::runtime::Runtime::block_on"],
+            &["main", "std::thread::join", "shop::on_end"],
+            &["shop::ask::{{closure}}", "tokio::runtime::runtime::Runtime::block_on"],
+        ] {
+            assert!(!idle(frames), "{frames:?}");
+        }
+    }
+
+    #[test]
+    fn a_librarys_own_thread_waits_for_work_unless_it_calls_the_users() {
+        let idle = |state, frames: &[&str]| {
+            is_idle(state, &[&["clone3", "start_thread"], frames].concat())
+        };
+        assert!(idle(State::Wait, &["libtbb.so.12!fn_22180", "syscall"]));
+        assert!(idle(State::Wait, &["libx.so!a", "libx.so!b", "libx.so!c", "pthread_cond_wait"]));
+        let openmp = ["libomp.so.5!a"; 6];
+        assert!(idle(State::Wait, &[&openmp[..], &["pthread_cond_wait"]].concat()));
+        assert!(!idle(State::Wait, &[&openmp[..], &["shop::sum", "pthread_cond_wait"]].concat()));
+        assert!(!idle(State::Wait, &["shop::sum", "libomp.so.5!a", "pthread_cond_wait"]));
+        assert!(!idle(State::Wait, &["libx.so!a", "shop::task", "pthread_cond_wait"]));
+        assert!(!idle(State::Sleep, &["libx.so!a", "nanosleep"]), "it may try again in a job");
+    }
+
+    #[test]
+    fn a_java_queue_is_a_wait_for_work_at_the_base_only() {
+        let park = "java.util.concurrent.locks.LockSupport.park";
+        let take = ["java.util.concurrent.LinkedBlockingQueue.take", park];
+        let poll = [
+            "java.util.concurrent.SynchronousQueue.poll",
+            "java.util.concurrent.SynchronousQueue$TransferStack.transfer",
+            park,
+        ];
+        let idle = |frames: &[&str]| {
+            let start = ["start_thread", "java.lang.Thread.run"];
+            is_idle(State::Wait, &[&start[..], frames].concat())
+        };
+        for base in ["shop.Consumer.run", "shop.Main.lambda$main$7", "ch.qos.logback.Worker.run"] {
+            assert!(idle(&[&[base], &take[..]].concat()), "{base}");
+            assert!(idle(&[&[base], &poll[..]].concat()), "{base}");
+        }
+        assert!(idle(&["shop.Worker.run", "shop.Pool$Inbox.next", "java.lang.Object.wait"]));
+        assert!(idle(&["shop.Main.lambda$main$7", park]));
+        for base in [
+            &["shop.Request.run"][..],
+            &["shop.Worker.run", "shop.Order.confirm"],
+            &["shop.Worker.run", "shop.Retry.run"],
+            &["shop.Main.lambda$main$7", "shop.Main.lambda$named$1"],
+            &["java.util.concurrent.ThreadPoolExecutor.runWorker", "shop.Main.lambda$main$7"],
+            &["java.util.concurrent.FutureTask.run", "shop.Consumer.run"],
+            &["shop.Pool.borrow"],
+        ] {
+            assert!(!idle(&[base, &take[..]].concat()), "{base:?}");
+            assert!(!idle(&[base, &poll[..]].concat()), "{base:?}");
+        }
+        assert!(!idle(&["shop.Consumer.run", park]));
+        assert!(!idle(&["shop.Consumer.run", "java.util.concurrent.SynchronousQueue.put", park]));
+        assert!(!idle(&["shop.Main.lambda$main$7", "java.util.concurrent.CountDownLatch.await"]));
+    }
+
+    #[test]
+    fn inlined_functions_of_rust_are_known_by_their_files() {
+        let of = |name: &str, file: &str| {
+            let location = Location {
+                module: "shop".into(),
+                file: Some(file.into()),
+                ..Location::named(name, FrameKind::Native)
+            };
+            mark(&location, Role::Library)
+        };
+        let std = "/rustc/4eb161250e340c8f48f66e2b929ef4a5bed7c181/library/std/src/thread/mod.rs";
+        assert_eq!(of("wait_until", std), BaseMark::Library);
+        assert_eq!(of("recv<alloc::boxed::Box<dyn FnOnce<()>>>", std), BaseMark::Receives);
+        assert_eq!(of("join<()>", std), BaseMark::Joins);
+        assert_eq!(of("with<Once>", std), BaseMark::Library);
+        assert_eq!(of("send<u32>", std), BaseMark::Job);
+        let registry = "/root/.cargo/registry/src/index/";
+        let file = |place: &str| format!("{registry}{place}/src/lib.rs");
+        assert_eq!(of("run_worker", &file("tokio-1.54.1")), BaseMark::OfPool);
+        assert_eq!(of("recv<u32>", &file("crossbeam-channel-0.5.17")), BaseMark::Receives);
+        assert_eq!(of("recv<u32>", &file("shop-0.1.0")), BaseMark::Foreign);
     }
 
     #[test]

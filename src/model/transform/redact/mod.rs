@@ -165,6 +165,8 @@ impl Redactor {
                 Mark::Plumbing => Some(redacted::PLUMBING),
                 Mark::Main => Some(redacted::MAIN),
                 Mark::Join => Some(redacted::JOIN),
+                Mark::Future => Some(redacted::BLOCKS_ON),
+                Mark::Query => Some(redacted::QUERY),
             });
         }
         let kind = |location: &Location| futex::kind_of(std::slice::from_ref(location));
