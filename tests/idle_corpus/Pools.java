@@ -8,7 +8,10 @@ import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Consumer;
 
-/** Pools and loops of Java. Names of threads say the truth: `rest-` waits for work, `job-` waits inside a job. */
+/**
+ * Pools and loops of Java. Names of threads say the truth: `rest-` waits for work, `job-` waits
+ * inside a job.
+ */
 public class Pools {
     static volatile int done;
     static final AtomicInteger begun = new AtomicInteger();

@@ -222,6 +222,9 @@ pub(in crate::model) fn mark(location: &Location, role: Role) -> BaseMark {
             };
         }
         Role::Library if is_java_thread_body(location) => return BaseMark::ManagedRun,
+        Role::Library if location.kind == FrameKind::Java && is_taker_of_library(name, takes) => {
+            return BaseMark::Takes;
+        }
         Role::Library | Role::Marker => return BaseMark::Job,
         Role::App => {}
     }
@@ -267,6 +270,12 @@ fn is_java_thread_body(location: &Location) -> bool {
     location.kind == FrameKind::Java
         && !location.function.starts_with("java")
         && location.function.ends_with(".run")
+}
+
+/// Returns whether a library of Java takes work with it: `CallQueueManager.take`.
+fn is_taker_of_library(name: &str, takes: &Regex) -> bool {
+    let last = name.rsplit('.').next().unwrap_or(name);
+    !name.starts_with("java") && takes.is_match(&snake_case(last))
 }
 
 /// Returns whether it is C's, C++'s or Rust's own library.

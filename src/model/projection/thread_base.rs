@@ -326,6 +326,10 @@ mod tests {
             assert!(idle(&[&[base], &take[..]].concat()), "{base}");
             assert!(idle(&[&[base], &poll[..]].concat()), "{base}");
         }
+        let hadoop = ["org.apache.hadoop.Handler.run", "org.apache.hadoop.CallQueueManager.take"];
+        assert!(idle(&[&hadoop[..], &take[..]].concat()));
+        let borrows = ["shop.Worker.run", "shop.Order.save", "org.apache.commons.Pool.take"];
+        assert!(!idle(&[&borrows[..], &take[..]].concat()));
         assert!(idle(&["shop.Worker.run", "shop.Pool$Inbox.next", "java.lang.Object.wait"]));
         assert!(idle(&["shop.Main.lambda$main$7", park]));
         for base in [
