@@ -147,6 +147,7 @@ const SLEEPS: &str = r"(?x)^(sleep|nap|rest|pause|snooze|delay)(_?(for|ms|us|ns|
 const STARTS: &str = r"(?x)^(
     _start | _*libc_start_.* | start_thread | _*(GI_)?_*clone[23]? | <?std::sys::.*thread_start
     | runtime\.(goexit|main)(\.abi0)? | java\.lang\.Thread\.run
+    | thread_native_entry | java_start | Thread::call_run | JavaThread::(run|thread_main_inner)
     )$";
 
 /// Frames that run tasks of others: what they call is a job.
@@ -332,4 +333,23 @@ fn snake_case(name: &str) -> String {
         lower_before = c.is_ascii_lowercase() || c.is_ascii_digit();
     }
     snake
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_start_of_a_thread_is_known_also_in_a_virtual_machine() {
+        for (name, mark_of) in [
+            ("start_thread", BaseMark::Starts),
+            ("thread_native_entry", BaseMark::Starts),
+            ("Thread::call_run", BaseMark::Starts),
+            ("JavaThread::thread_main_inner", BaseMark::Starts),
+            ("CompileBroker::compiler_thread_loop", BaseMark::Neutral),
+        ] {
+            let location = Location::named(name, FrameKind::Native);
+            assert_eq!(mark(&location, Role::Runtime), mark_of, "{name}");
+        }
+    }
 }

@@ -61,6 +61,8 @@ const WAITS: &[&str] = &[
     r"io\.netty\.util\.(concurrent\.SingleThreadEventExecutor\.takeTask|HashedWheelTimer\$Worker\.waitForNextTick)",
     r"kotlinx\.coroutines\.scheduling\.CoroutineScheduler\$Worker\.(tryPark|park)",
     r"com\.lmax\.disruptor\.[A-Za-z]*WaitStrategy\.waitFor",
+    // Sleeps until Tomcat is to end.
+    r"org\.apache\.catalina\.core\.StandardServer\.await",
     // Python, and CPython's own C functions.
     r"(queue\.)?((Lifo|Priority|Simple)?Queue\.)get|queue\.get",
     r"_queue_SimpleQueue_get(_impl)?",
@@ -87,7 +89,6 @@ const LOOPS: &[&str] = &[
     r"Threads::destroy_vm|jni_DestroyJavaVM(_inner)?",
     r"java\.util\.concurrent\.ForkJoinPool\.runWorker",
     r"java\.util\.TimerThread\.mainLoop|org\.jboss\.threads\.EnhancedQueueExecutor\$ThreadBody\.run",
-    r"org\.apache\.catalina\.core\.StandardServer\.await",
     r"org\.quartz\.(core\.QuartzSchedulerThread|simpl\.SimpleThreadPool\$WorkerThread)\.run",
     r"(concurrent\.futures\.thread\.)?_worker",
 ];
@@ -440,6 +441,12 @@ mod tests {
                 "java.lang.Object.wait0",
             ],
             &["java.lang.ProcessHandleImpl.waitForProcessExit0", "libc.so.6!__wait4"],
+            &[
+                "org.springframework.boot.web.embedded.tomcat.TomcatWebServer$1.run",
+                "org.apache.catalina.core.StandardServer.await",
+                "java.lang.Thread.sleep",
+                cond,
+            ],
             &[
                 "java.lang.ref.Reference.tryHandlePending",
                 "java.lang.Object.wait",
