@@ -7,6 +7,8 @@
 mod fixture;
 #[path = "common/golden.rs"]
 mod golden;
+#[path = "screens/incidents.rs"]
+mod incidents;
 #[path = "screens/keys.rs"]
 mod keys;
 #[path = "screens/live.rs"]

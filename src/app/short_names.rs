@@ -25,6 +25,17 @@ pub fn short(location: &Location, by: RollUp) -> Cow<'_, str> {
     }
 }
 
+/// Shortens a name further, where [`short`] does not fit: `com.shop.PgStatement.executeQuery` ->
+/// `PgStatement.executeQuery`.
+pub fn shortest(location: &Location, by: RollUp) -> Cow<'_, str> {
+    match (location.kind, by) {
+        (FrameKind::Java, RollUp::Function | RollUp::Line) => {
+            Cow::Borrowed(last_parts(&location.function, '.'))
+        }
+        _ => short(location, by),
+    }
+}
+
 /// Reduces the parts between dots to their first letters, except the last `whole` ones, as loggers
 /// abbreviate class names.
 fn initials(name: &str, whole: usize) -> Cow<'_, str> {
@@ -203,6 +214,17 @@ mod tests {
             assert_eq!(of(long, "libc.so.6"), expected);
             assert_eq!(of(long, "shop"), long, "a program's own names are kept");
         }
+    }
+
+    #[test]
+    fn packages_go_where_a_name_does_not_fit() {
+        let of = |name, kind, by| shortest(&Location::named(name, kind), by).into_owned();
+        let java = |name| of(name, FrameKind::Java, RollUp::Function);
+        assert_eq!(java("java.util.regex.Matcher.matches"), "Matcher.matches");
+        assert_eq!(java("com.shop.Cart$Item.<init>"), "Cart$Item.<init>");
+        assert_eq!(java("main"), "main");
+        assert_eq!(of("com.shop.Cart", FrameKind::Java, RollUp::Class), "c.s.Cart");
+        assert_eq!(of("a::b::C::d", FrameKind::Native, RollUp::Function), "C::d");
     }
 
     #[test]

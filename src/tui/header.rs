@@ -218,7 +218,10 @@ fn threads(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme
     // The word gives way to what is beside it.
     pen.put(if beside.is_empty() { "   threads " } else { "   " }, theme.dim())
         .put(&format!("{busy} busy"), if busy > 0 { theme.bold() } else { theme.dim() });
-    let idle = format!("; {} idle", now.idle);
+    let idle = match now.idle {
+        0 => String::new(),
+        idle => format!("; {idle} idle"),
+    };
     let mut before = ": ";
     for (nth, (count, state)) in states.into_iter().enumerate() {
         let text = format!("{count} {}", state.word());
@@ -234,7 +237,7 @@ fn threads(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme
     if pen.room() >= width(&idle) {
         pen.put(&idle, theme.dim());
     }
-    if pen.room() > width(hint) {
+    if now.idle > 0 && pen.room() > width(hint) {
         pen.put(hint, theme.dim());
     }
 }

@@ -18,7 +18,8 @@ const NAME_LEAST: usize = 16;
 const INNER_LEAST: usize = 8;
 
 /// Writes a label in `cells`. What does not fit goes in this order: callers, the outermost first;
-/// the line; the end of what is called inside.
+/// Java's packages, that of what is called inside first; the line; the end of what is called
+/// inside.
 pub fn put(
     pen: &mut Pen<'_>,
     label: &Label<'_>,
@@ -38,12 +39,22 @@ pub fn put(
         pen.put(&mark, theme.dim());
         room -= width(&mark);
     }
-    let name = text(label.name, app);
     let line = match (label.name.line, app.view.shown.roll_up.joins()) {
         (Some(line), false) => format!(" :{line}"),
         _ => String::new(),
     };
-    let inner = label.inner.map(|inner| format!(" {to}{}", text(inner, app))).unwrap_or_default();
+    let inner_as = |name: Name| match label.inner {
+        Some(inner) => format!(" {to}{}", text(inner, name, app)),
+        None => String::new(),
+    };
+    let (mut name, mut inner) = (text(label.name, Name::Short, app), inner_as(Name::Short));
+    let fits = |name: &str, inner: &str| width(name) + width(&line) + width(inner) <= room;
+    if !fits(&name, &inner) {
+        inner = inner_as(Name::Shortest);
+    }
+    if !fits(&name, &inner) {
+        name = text(label.name, Name::Shortest, app);
+    }
 
     let name_cells = width(&name).min(room);
     let beside = room - name_cells;
@@ -71,7 +82,7 @@ pub fn put(
     let mut callers = String::new();
     let mut left = name_room - width(&name);
     for caller in label.outer.iter().rev() {
-        let caller = format!("{} {to}", text(caller, app));
+        let caller = format!("{} {to}", text(caller, Name::Short, app));
         if width(&caller) > left {
             break;
         }
@@ -85,13 +96,22 @@ pub fn put(
     pen.put(&inner, inner_style.patch(theme.dim())).space(left);
 }
 
+/// How much of a name is kept while names are short.
+#[derive(Clone, Copy)]
+enum Name {
+    Short,
+    /// Without the package.
+    Shortest,
+}
+
 /// Returns the function's name as the view shows it. Kernel functions are distinguishable without
 /// colour too.
-fn text(location: &Location, app: &AppState) -> String {
+fn text(location: &Location, name: Name, app: &AppState) -> String {
     let by: RollUp = app.view.shown.roll_up;
-    let name = match app.view.short_names {
-        true => short_names::short(location, by),
-        false => location.function.as_ref().into(),
+    let name = match (app.view.short_names, name) {
+        (true, Name::Short) => short_names::short(location, by),
+        (true, Name::Shortest) => short_names::shortest(location, by),
+        (false, _) => location.function.as_ref().into(),
     };
     let of_kernel = location.kind == FrameKind::Kernel && !name.starts_with('[');
     if of_kernel { format!("{name}{OF_KERNEL}") } else { name.into_owned() }

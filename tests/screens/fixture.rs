@@ -16,45 +16,48 @@ pub const MS: Ns = 1_000_000;
 const STARTED: Ns = 1_000 * SECOND;
 /// 2026-03-14 14:03:10 UTC.
 const STARTED_UNIX: i128 = 1_773_496_990_000_000_000;
-const PID: u32 = 4321;
+pub const PID: u32 = 4321;
 const TICK: Ns = 50 * MS;
 
-const RECVFROM: i32 = 45;
-const FUTEX: i32 = 202;
-const NANOSLEEP: i32 = 35;
-const EPOLL_WAIT: i32 = 232;
-const FSYNC: i32 = 74;
+pub const RECVFROM: i32 = 45;
+pub const FUTEX: i32 = 202;
+pub const NANOSLEEP: i32 = 35;
+pub const EPOLL_WAIT: i32 = 232;
+pub const FSYNC: i32 = 74;
 
 /// What a thread does during one tick.
 #[derive(Clone, Copy)]
-enum Doing {
+pub enum Doing {
     /// On a core, in this stack.
     Runs(&'static str),
+    /// Ready for a core all the time, after it ran in this stack for a moment.
+    Queues(&'static str),
     /// In this system call, in this stack; a new `wait` number means a new wait.
     Waits { call: i32, fd: u64, stack: &'static str, wait: u64 },
 }
 
-type Does = Box<dyn Fn(u64) -> Doing>;
+pub type Does = Box<dyn Fn(u64) -> Doing>;
 
 /// One thread: its process, its name (behind `^` of a daemon, behind `~` of a runtime itself) and
 /// what it does in a tick.
-struct Script {
-    pid: u32,
-    name: String,
-    doing: Does,
+pub struct Script {
+    pub pid: u32,
+    pub name: String,
+    pub doing: Does,
 }
 
 pub struct World {
     recorder: Recorder,
     frames: HashMap<String, RawFrame>,
-    last: HashMap<u32, (u64, Ns, bool)>,
+    /// By thread: its wait's number, its time on a core, and its time ready for one.
+    last: HashMap<u32, (u64, Ns, Ns)>,
     ticks: u64,
     scripts: Vec<Script>,
     wanted: Wanted,
 }
 
 impl World {
-    fn new(scripts: Vec<Script>) -> World {
+    pub fn new(scripts: Vec<Script>) -> World {
         World {
             recorder: Recorder::new(STARTED, Limits::default()),
             frames: HashMap::new(),
@@ -245,10 +248,10 @@ impl World {
                 _ => RawName::new(name.as_bytes()),
             };
             let thread = ThreadKey { pid: self.scripts[n].pid, tid, start: 77 };
-            let (last_wait, mut run_ns, known) =
-                self.last.get(&tid).copied().unwrap_or((0, 0, false));
+            let last = self.last.get(&tid).copied();
+            let (last_wait, mut run_ns, mut delay_ns) = last.unwrap_or_default();
             let runs = self.ticks;
-            let counters = |run_ns| Some(Counters { run_ns, delay_ns: 0, runs });
+            let counters = |run_ns, delay_ns| Some(Counters { run_ns, delay_ns, runs });
             let mut scan = Vec::new();
             let wait = match doing {
                 Doing::Runs(stack) => {
@@ -262,20 +265,28 @@ impl World {
                             stack.clone(),
                         ));
                     }
-                    scan.push((at, Seen::Running, counters(run_ns), Vec::new()));
+                    scan.push((at, Seen::Running, counters(run_ns, delay_ns), Vec::new()));
+                    0
+                }
+                Doing::Queues(stack) => {
+                    let stack = self.stack(stack);
+                    run_ns += MS;
+                    delay_ns += TICK - MS;
+                    scan.push((from + MS, Seen::OnCpu, None, stack));
+                    scan.push((at, Seen::Running, counters(run_ns, delay_ns), Vec::new()));
                     0
                 }
                 Doing::Waits { call, fd, stack, wait } => {
                     // An unmoved thread sends nothing.
-                    if last_wait != wait || !known {
+                    if last_wait != wait || last.is_none() {
                         let seen =
                             Seen::Blocked(Syscall { number: call, args: [fd, 0, 0, 0, 0, 0] });
-                        scan.push((at, seen, counters(run_ns), self.stack(stack)));
+                        scan.push((at, seen, counters(run_ns, delay_ns), self.stack(stack)));
                     }
                     wait
                 }
             };
-            self.last.insert(tid, (wait, run_ns, true));
+            self.last.insert(tid, (wait, run_ns, delay_ns));
             for (at, seen, counters, stack) in scan {
                 self.recorder.apply(&Event::Observation(Observation {
                     counters,
@@ -390,17 +401,20 @@ fn target(pid: u32) -> Target {
     }
 }
 
-/// Returns the answers to requests about the shop's waits.
-pub fn look_at(asked: &[Asked]) -> Vec<Answer> {
-    let facts = Facts {
+/// What the shop's threads wait for.
+pub fn shop_facts() -> Facts {
+    Facts {
         files: vec![(37, "-> 10.0.3.9:5432".into()), (3, "/srv/shop/log/shop.log".into())],
         watched: Some(12),
         time: Some(Time::Whole(3600 * SECOND)),
         holder: Some("worker-3".into()),
         ..Facts::default()
-    };
-    let answer =
-        |asked: &Asked| Some(Answer { asked: *asked, waits_for: describe(asked, &facts)? });
+    }
+}
+
+/// Returns the answers to requests about waits.
+pub fn look_at(asked: &[Asked], facts: &Facts) -> Vec<Answer> {
+    let answer = |asked: &Asked| Some(Answer { asked: *asked, waits_for: describe(asked, facts)? });
     asked.iter().filter_map(answer).collect()
 }
 

@@ -1,6 +1,7 @@
 //! A live view without a terminal, and its golden files.
 
 use super::*;
+use sampletop::model::projection::waits::Facts;
 
 pub struct Live {
     pub app: AppState,
@@ -10,6 +11,8 @@ pub struct Live {
     pub projector: Projector,
     /// Whether requests to read history wait in `effects` instead of being answered at once.
     pub slow: bool,
+    /// What the threads wait for, as it is looked up.
+    pub facts: Facts,
     pub effects: Vec<Effect>,
 }
 
@@ -23,6 +26,7 @@ impl Live {
             height,
             projector: Projector::default(),
             slow: false,
+            facts: fixture::shop_facts(),
             effects: Vec::new(),
         };
         live.send(Input::Resize { width, height });
@@ -44,7 +48,9 @@ impl Live {
                     effects.extend(self.app.update(request.answer(&mut self.projector)));
                 }
                 Effect::AskWaits(asked) => {
-                    effects.extend(self.app.update(Input::Waits(fixture::look_at(&asked))));
+                    effects.extend(
+                        self.app.update(Input::Waits(fixture::look_at(&asked, &self.facts))),
+                    );
                 }
                 effect => self.effects.push(effect),
             }
