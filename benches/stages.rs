@@ -28,8 +28,8 @@ use sampletop::capture::stack_reader::StackReader;
 use sampletop::model::facts::recorder::{Limits, Recorder};
 use sampletop::model::facts::snapshot::{Health, Session, Snapshot, Target};
 use sampletop::model::facts::tables::{FrameKind, Location, Named};
-use sampletop::model::projection::Projector;
-use sampletop::model::projection::settings::{Range, Settings};
+use sampletop::model::projection::settings::{Metric, Range, Settings};
+use sampletop::model::projection::{Projector, RowOf};
 use sampletop::model::vocabulary::frame::{
     Counters, Event, FileId, FrameCode, Ns, Observation, RawFrame, RawName, SECOND, Seen,
     ThreadKey, Tick,
@@ -48,7 +48,8 @@ const PID: u32 = 4321;
 
 fn main() {
     bytes_per_redraw();
-    key_to_frame();
+    key_to_frame("all time", settings());
+    key_to_frame("the last 200 s, with trends", window());
     divan::main();
 }
 
@@ -182,6 +183,11 @@ fn location(frame: RawFrame) -> Location {
 
 fn settings() -> Settings {
     Settings { range: Range::Cumulative { since: None }, ..live() }
+}
+
+/// The same facts, read by bucket: only those have trends.
+fn window() -> Settings {
+    Settings { range: Range::Rolling(200 * SECOND), ..live() }
 }
 
 /// The settings that the live view starts with.
@@ -322,6 +328,36 @@ fn project_100_000_stacks_again(bencher: Bencher) {
     bencher.bench_local(|| projector.project(snapshot, &settings));
 }
 
+#[divan::bench(sample_count = 20)]
+fn project_100_000_stacks_by_bucket(bencher: Bencher) {
+    let (snapshot, settings) = (full(), window());
+    let mut projector = Projector::default();
+    bencher.bench_local(|| projector.project(snapshot, &settings));
+}
+
+#[divan::bench(sample_count = 20)]
+fn project_100_000_stacks_with_trends(bencher: Bencher) {
+    let (snapshot, settings) = (full(), window());
+    let mut projector = Projector::default();
+    bencher.bench_local(|| projector.project_with_trends(snapshot, &settings));
+}
+
+/// Measures the trends of as many rows as a screen has.
+#[divan::bench(sample_count = 20)]
+fn trends_of_34_nodes(bencher: Bencher) {
+    let projection = Projector::default().project_with_trends(full(), &window());
+    let rows: Vec<RowOf> = (0..34).map(|node| RowOf::Nodes(vec![node])).collect();
+    bencher.bench_local(|| projection.trends(&rows, Metric::Wall, SECOND / 100));
+}
+
+#[divan::bench(sample_count = 20)]
+fn trends_of_34_methods(bencher: Bencher) {
+    let projection = Projector::default().project_with_trends(full(), &window());
+    let rows: Vec<RowOf> = (0..34).map(RowOf::Method).collect();
+    projection.methods();
+    bencher.bench_local(|| projection.trends(&rows, Metric::Wall, SECOND / 100));
+}
+
 /// A terminal that only counts the bytes it gets.
 #[derive(Clone, Default)]
 struct Sent(Rc<Cell<usize>>);
@@ -402,10 +438,11 @@ impl View {
 /// Measures from a key to its frame, 120 x 40, with every line of the hottest path open. Some keys
 /// read history again. Their frame is drawn with the answer if that comes soon enough, else
 /// without; then another frame shows the figures.
-fn key_to_frame() {
-    let mut view = View::new(Arc::clone(full()), settings());
+fn key_to_frame(range: &str, settings: Settings) {
+    let mut view = View::new(Arc::clone(full()), settings);
     view.press(Key::Home);
     view.press(Key::Char('E'));
+    println!("{range}");
     println!("from a key, ms        to its frame: median    p99    to its figures: median    p99");
     for (what, key) in [
         ("down  move", Key::Down),

@@ -90,13 +90,18 @@ pub struct Request {
     pub number: u64,
     pub snapshot: Arc<Snapshot>,
     pub settings: Settings,
+    /// The screen has room for the trends of rows.
+    pub trends: bool,
     /// A key caused the request, so it is answered at once. Requests for newer facts may wait.
     pub urgent: bool,
 }
 
 impl Request {
     pub fn answer(self, projector: &mut Projector) -> Input {
-        let projection = projector.project(&self.snapshot, &self.settings);
+        let projection = match self.trends {
+            true => projector.project_with_trends(&self.snapshot, &self.settings),
+            false => projector.project(&self.snapshot, &self.settings),
+        };
         Input::Projected(Box::new(Projected { request: self, projection }))
     }
 }

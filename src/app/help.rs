@@ -19,6 +19,11 @@ const LEGEND: &[(&str, &str)] = &[
     ("BUSY%", "time of this call and everything it calls; 100 % is all time that is shown"),
     ("SELF%", "time in the call itself; of your functions also what they call elsewhere"),
     ("CPU%", "the same for CPU time: 100 % is all CPU time that is shown"),
+    (
+        "+/-",
+        "points that its share has grown from the older half of the range to the newer; blank where that may be chance",
+    ),
+    ("TREND", "its time over the range that is shown, oldest on the left, by its own highest"),
     ("THR", "average number of threads in it; metric cpu counts those on a core, off the others"),
     ("STATE", "what its threads did most of that time; the share where it is below 90 %"),
     ("~", "too few observations to trust the figure yet"),

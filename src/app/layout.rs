@@ -1,6 +1,9 @@
 //! Which line of the screen holds what. The logic needs it for paging and the mouse, drawing for
 //! its areas.
 
+/// Minimum width of a screen that has room for trends of rows. Narrower ones do not read them.
+pub const TRENDS_FROM: u16 = 90;
+
 /// Numbers of lines, from the top: header, (filters,) column titles, rows, explaining line, footer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {

@@ -9,6 +9,7 @@
 //! prompt, filters, picker, help   drawn over the view
 //! explain, activity, insight, title  the line about the selected row; those of the header
 //! short_names  names of functions in rows
+//! trends     time of the visible rows over the range
 //! ```
 
 pub mod activity;
@@ -29,6 +30,7 @@ pub mod rows;
 mod search;
 pub mod short_names;
 pub mod title;
+mod trends;
 pub mod view;
 
 mod actions;
@@ -145,6 +147,8 @@ impl AppState {
         let newer = matches!(input, Input::Projected(_));
         let moved = newer || matches!(input, Input::Key(_) | Input::Mouse(_));
         let mut effects = self.react(input);
+        let (rows, wide) = (self.layout().rows, self.has_room_for_trends());
+        self.view.read_trends(if wide { usize::from(rows) } else { 0 });
         // One request, however many settings a key changed.
         effects.extend(self.request.take().map(|request| Effect::Project(Box::new(request))));
         if moved {
@@ -176,6 +180,9 @@ impl AppState {
             Input::Resize { width, height } => {
                 (self.width, self.height) = (width, height);
                 self.keep_on_screen();
+                if self.has_room_for_trends() && !self.view.asked_for_trends {
+                    self.project();
+                }
             }
             Input::Snapshot(snapshot) => self.take(snapshot),
             Input::Projected(projected) => self.show(*projected),
@@ -225,6 +232,11 @@ impl AppState {
     /// Returns whether the screen is frozen.
     pub fn is_frozen(&self) -> bool {
         self.frozen
+    }
+
+    /// Returns whether the screen is wide enough for trends of rows.
+    fn has_room_for_trends(&self) -> bool {
+        self.width >= layout::TRENDS_FROM
     }
 
     /// Returns the display settings.
@@ -283,6 +295,7 @@ impl AppState {
             number: self.asked,
             snapshot,
             settings: self.view.settings.clone(),
+            trends: self.has_room_for_trends(),
             urgent,
         });
     }

@@ -253,9 +253,14 @@ impl Tree<'_> {
 
     /// Returns the groups that are summed up in one line, in any order.
     pub fn small_groups(&self) -> impl Iterator<Item = &Group> {
-        let groups = (0..).zip(&self.ordered.projection.groups);
-        let small = groups.filter(|(at, _)| self.shows_group(*at) && self.is_small_group(*at));
-        small.map(|(_, group)| group)
+        let groups = &self.ordered.projection.groups;
+        self.small_group_indexes().map(|at| &groups[at as usize])
+    }
+
+    /// Returns the indexes of those groups.
+    pub fn small_group_indexes(&self) -> impl Iterator<Item = u32> {
+        let groups = 0..self.ordered.projection.groups.len() as u32;
+        groups.filter(|at| self.shows_group(*at) && self.is_small_group(*at))
     }
 
     fn shows_group(&self, group: u32) -> bool {

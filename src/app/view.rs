@@ -10,12 +10,13 @@ use super::event::Request;
 use super::list::{List, Step};
 use super::row_path::{Expanded, Path, RowKey};
 use super::rows::{Fold, Row, Tree, What, is_shown};
+use super::trends::{Trends, row_of};
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::Location;
-use crate::model::projection::settings::Settings;
+use crate::model::projection::settings::{Range, Settings};
 use crate::model::projection::waits::Answer;
 use crate::model::projection::{
-    Method, Ordered, Projection, Siblings, Totals, confidence, heaviest,
+    Method, Ordered, Projection, RowOf, RowTrend, Siblings, Totals, confidence, heaviest,
 };
 use crate::model::vocabulary::frame::{SECOND, ThreadKey};
 use crate::model::vocabulary::role::Role;
@@ -54,6 +55,9 @@ pub struct View {
     pub short_names: bool,
     pub search: Option<Regex>,
     pub activity: Activity,
+    /// The displayed projection was requested with trends.
+    pub(super) asked_for_trends: bool,
+    pub(super) trends: Trends,
     /// The newest results of what threads wait for.
     pub waits: HashMap<ThreadKey, Answer>,
 }
@@ -80,6 +84,8 @@ impl View {
             short_names: true,
             search: None,
             activity: Activity::default(),
+            asked_for_trends: false,
+            trends: Trends::default(),
             waits: HashMap::new(),
         }
     }
@@ -88,7 +94,9 @@ impl View {
     pub fn show(&mut self, request: Request, projection: Projection, height: usize) {
         self.snapshot = Some(request.snapshot);
         self.shown = request.settings;
+        self.asked_for_trends = request.trends;
         self.projection = projection;
+        self.trends = Trends::default();
         if let Some(expanded) = self.renamed.take() {
             self.touched = expanded.is_some();
             self.settled = false;
@@ -314,6 +322,36 @@ impl View {
                 (total, Totals::default())
             }
         }
+    }
+
+    /// Returns whether the shown range has trends: facts of all time since the start have no time.
+    pub fn has_trends(&self) -> bool {
+        !matches!(self.shown.range, Range::Cumulative { since: None })
+    }
+
+    /// Returns the trend of a visible row, by its index among all rows.
+    pub fn trend(&self, row: usize) -> Option<&RowTrend> {
+        self.trends.row(row)
+    }
+
+    /// Sums up the trends of the visible rows. `height`: number of lines; 0 without room for them.
+    pub(super) fn read_trends(&mut self, height: usize) {
+        if !self.projection.has_trends() {
+            return;
+        }
+        let top = if self.methods_on { self.methods.top } else { self.tree.top };
+        let rows = match self.methods_on {
+            true => {
+                let visible = self.method_rows.iter().skip(top).take(height);
+                visible.map(|method| RowOf::Method(*method)).collect()
+            }
+            false => {
+                let visible = self.rows.iter().skip(top).take(height);
+                visible.map(|row| row_of(&self.drawing(), row)).collect()
+            }
+        };
+        let resolution = self.snapshot.as_ref().map_or(0, |snapshot| snapshot.resolution());
+        self.trends.read(&self.projection, self.shown.metric, resolution, (top, rows));
     }
 
     /// Returns the frames of the row under the cursor, innermost first; empty on a group.

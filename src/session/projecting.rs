@@ -132,7 +132,8 @@ mod tests {
             notice: None,
             stopped: false,
         };
-        Request { number, snapshot: Arc::new(snapshot), settings: Settings::default(), urgent }
+        let settings = Settings::default();
+        Request { number, snapshot: Arc::new(snapshot), settings, trends: false, urgent }
     }
 
     fn started() -> (Projecting, Receiver<Answer>) {

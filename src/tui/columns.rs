@@ -7,7 +7,7 @@ use super::text::{Pen, average, count, milliseconds, percent};
 use super::theme::Theme;
 use crate::app::AppState;
 use crate::model::projection::settings::{Metric, RollUp, Settings, SortColumn};
-use crate::model::projection::{Totals, confidence};
+use crate::model::projection::{RowTrend, SLICES, Totals, confidence};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Column {
@@ -15,6 +15,10 @@ pub enum Column {
     SelfTime,
     /// CPU time beside wall time, and the other way round.
     Beside,
+    /// Change of the share from the older half of the range to the newer.
+    Change,
+    /// Time over the range, as a sparkline.
+    Trend,
     Bar,
     Threads,
     State,
@@ -28,19 +32,21 @@ pub enum Column {
 use Column::*;
 
 /// All columns, from left to right.
-const ORDER: [Column; 10] =
-    [Total, SelfTime, Beside, Bar, Threads, State, Milliseconds, Hits, Name, Module];
+const ORDER: [Column; 12] =
+    [Total, SelfTime, Beside, Change, Trend, Bar, Threads, State, Milliseconds, Hits, Name, Module];
 
 /// The order in which columns are added, each with the minimum cells that the name must keep.
-const PRIORITY: [(Column, usize); 9] = [
+const PRIORITY: [(Column, usize); 11] = [
     (Total, 12),
     (SelfTime, 30),
     (State, 30),
     (Beside, 30),
     (Threads, 44),
+    (Change, 44),
+    (Trend, 44),
+    (Milliseconds, 44),
+    (Hits, 44),
     (Bar, 44),
-    (Milliseconds, 40),
-    (Hits, 40),
     (Module, 44),
 ];
 
@@ -49,7 +55,8 @@ impl Column {
     fn width(self) -> usize {
         match self {
             Total => 8,
-            SelfTime | Beside => 7,
+            SelfTime | Beside | Change => 7,
+            Trend => 1 + SLICES,
             Bar => 11,
             Threads => 5,
             State => 11,
@@ -68,6 +75,8 @@ impl Column {
             (Total, Metric::Cpu) | (Beside, Metric::Wall | Metric::Off) => "CPU%",
             (Total, Metric::Off) => "OFF%",
             (SelfTime, _) => "SELF%",
+            (Change, _) => "+/-",
+            (Trend, _) => "TREND",
             (Bar, _) => "SHARE",
             (Threads, _) => "THR",
             (State, _) => "STATE",
@@ -86,7 +95,7 @@ impl Column {
             Beside => Some(SortColumn::Cpu),
             State => Some(SortColumn::State),
             Name => Some(SortColumn::Name),
-            Bar | Milliseconds | Hits | Module => None,
+            Change | Trend | Bar | Milliseconds | Hits | Module => None,
         }
     }
 }
@@ -99,11 +108,13 @@ pub struct Columns {
 }
 
 impl Columns {
-    pub fn new(width: u16) -> Columns {
+    /// `trends`: the shown range has trends.
+    pub fn new(width: u16, trends: bool) -> Columns {
         // The space before the name, and one at the end of the line.
         let mut name = usize::from(width).saturating_sub(2);
         let mut shown = vec![Name];
-        for (column, least) in PRIORITY {
+        let fits = |column: &Column| trends || !matches!(column, Change | Trend);
+        for (column, least) in PRIORITY.into_iter().filter(|(column, _)| fits(column)) {
             // A later column is never shown where an earlier one had no room.
             if name < column.width() + least {
                 break;
@@ -128,7 +139,7 @@ impl Columns {
             let title = if sorted { format!("{arrow}{title}") } else { title.to_string() };
             match column {
                 Total => pen.put_right(&title, column.width() - 1, style).space(1),
-                Bar | State => pen.space(1).put_left(&title, column.width() - 1, style),
+                Trend | Bar | State => pen.space(1).put_left(&title, column.width() - 1, style),
                 Module => pen.space(1).put_left(&title, column.width() - 1, style),
                 Name => {
                     // The marks of open and closed rows stand left of the names.
@@ -143,12 +154,14 @@ impl Columns {
 }
 
 /// One row's figures.
-pub struct Figures {
+pub struct Figures<'a> {
     pub total: Totals,
     pub own: Totals,
+    /// `None` where it is not known yet.
+    pub trend: Option<&'a RowTrend>,
 }
 
-impl Figures {
+impl Figures<'_> {
     /// Returns true where the row is drawn dim with `~`.
     pub fn is_unresolved(&self, app: &AppState) -> bool {
         let interval = app.view.snapshot.as_ref().map_or(0, |s| s.resolution());
@@ -178,6 +191,20 @@ impl Figures {
             }
             SelfTime => {
                 pen.put_right(&percent(own), 7, faint(own, 0.0005));
+            }
+            Change => {
+                let change = self.trend.and_then(|trend| trend.change);
+                let text = change.map_or(String::new(), |points| format!("{points:+.1}"));
+                pen.put_right(&text, 7, number);
+            }
+            Trend => {
+                let style = if unresolved { theme.dim() } else { theme.bar() };
+                let levels = self.trend.and_then(|trend| trend.levels);
+                let highest = theme.glyphs.spark.len() - 1;
+                let glyph =
+                    |level: f64| theme.glyphs.spark[(level * highest as f64).round() as usize];
+                let text: String = levels.iter().flatten().map(|level| glyph(*level)).collect();
+                pen.space(1).put_left(&text, SLICES, style);
             }
             Bar => {
                 let cells = |share: f64| (share.clamp(0.0, 1.0) * 10.0).round() as usize;
@@ -239,20 +266,52 @@ fn beside(metric: Metric) -> Metric {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::layout::TRENDS_FROM;
 
     #[test]
     fn the_name_comes_first() {
-        for width in 0..=300 {
-            let columns = Columns::new(width);
+        for (width, trends) in (0..=300).flat_map(|width| [(width, false), (width, true)]) {
+            let columns = Columns::new(width, trends);
             let used: usize = columns.shown.iter().map(|c| c.width()).sum();
             assert_eq!(used + columns.name, usize::from(width).saturating_sub(2));
             if width >= 44 {
                 assert!(columns.name >= 30, "{width}: {columns:?}");
             }
+            if columns.shown.contains(&Threads) {
+                assert!(columns.name >= 44, "{width}: {columns:?}");
+            }
         }
-        assert_eq!(Columns::new(40).shown, [Total, Name]);
-        assert_eq!(Columns::new(80).shown, [Total, SelfTime, Beside, State, Name]);
-        assert!(Columns::new(100).shown.contains(&Bar));
-        assert!(Columns::new(160).shown.contains(&Module));
+        let of = |width| Columns::new(width, true).shown;
+        assert_eq!(of(40), [Total, Name]);
+        assert_eq!(of(80), [Total, SelfTime, Beside, State, Name]);
+        assert_eq!(of(100), [Total, SelfTime, Beside, Change, Trend, Threads, State, Name]);
+        assert_eq!(
+            of(120),
+            [Total, SelfTime, Beside, Change, Trend, Threads, State, Milliseconds, Hits, Name]
+        );
+        assert_eq!(of(200), ORDER);
+    }
+
+    #[test]
+    fn wider_screens_add_columns() {
+        for trends in [false, true] {
+            for width in 0..300 {
+                let [less, more] =
+                    [width, width + 1].map(|width| Columns::new(width, trends).shown);
+                assert!(less.iter().all(|column| more.contains(column)), "{width}: {less:?}");
+            }
+        }
+    }
+
+    /// Narrower screens do not read the trends.
+    #[test]
+    fn trends_have_a_column_only_where_they_are_read() {
+        for width in 0..300 {
+            let shown = Columns::new(width, true).shown;
+            let has = shown.iter().any(|column| matches!(column, Change | Trend));
+            assert!(!has || width >= TRENDS_FROM, "{width}");
+            let plain = Columns::new(width, false).shown;
+            assert!(!plain.iter().any(|column| matches!(column, Change | Trend)), "{width}");
+        }
     }
 }

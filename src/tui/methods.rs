@@ -12,13 +12,13 @@ use crate::model::projection::Label;
 
 pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
     let view = &app.view;
-    let columns = Columns::new(area.width);
+    let columns = Columns::new(area.width, view.has_trends());
     for y in 0..area.height {
         let at = view.methods.top + usize::from(y);
         let Some(method) = view.method_rows.get(at) else { break };
         let location = view.method_location(*method);
         let method = view.method(*method);
-        let figures = Figures { total: method.total, own: method.own };
+        let figures = Figures { total: method.total, own: method.own, trend: view.trend(at) };
         let unresolved = figures.is_unresolved(app);
         let mut pen = Pen::new(buffer, area, y);
         for column in &columns.shown {

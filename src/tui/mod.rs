@@ -98,7 +98,11 @@ fn draw_view(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme) {
     let about = area(layout.explain);
     let filters = area(layout.filters);
     let last = area(layout.footer);
-    Columns::new(screen.width).titles(&mut Pen::new(buffer, titles, 0), app, theme);
+    Columns::new(screen.width, app.view.has_trends()).titles(
+        &mut Pen::new(buffer, titles, 0),
+        app,
+        theme,
+    );
     if app.view.methods_on {
         methods::draw(buffer, rows, app, theme);
     } else {

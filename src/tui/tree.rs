@@ -15,22 +15,28 @@ const NAME_LEAST: usize = 16;
 
 pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
     let view = &app.view;
-    let columns = Columns::new(area.width);
+    let columns = Columns::new(area.width, view.has_trends());
     for y in 0..area.height {
         let at = view.tree.top + usize::from(y);
         let Some(row) = view.rows.get(at) else { break };
         let mut pen = Pen::new(buffer, area, y);
-        draw_row(&mut pen, row, &columns, app, theme);
+        draw_row(&mut pen, (at, row), &columns, app, theme);
         if at == view.tree.cursor {
             pen.restyle_line(area, theme.selected());
         }
     }
 }
 
-fn draw_row(pen: &mut Pen<'_>, row: &Row, columns: &Columns, app: &AppState, theme: &Theme) {
+fn draw_row(
+    pen: &mut Pen<'_>,
+    (at, row): (usize, &Row),
+    columns: &Columns,
+    app: &AppState,
+    theme: &Theme,
+) {
     let projection = &app.view.projection;
     let (total, own) = app.view.row_totals(row);
-    let figures = Figures { total, own };
+    let figures = Figures { total, own, trend: app.view.trend(at) };
     let unresolved = figures.is_unresolved(app);
     for column in &columns.shown {
         match column {

@@ -367,3 +367,38 @@ fn a_search_goes_on_among_all_frames_and_comes_back_without_a_match() {
     assert!(live.screen().contains("mine, all time"), "{}", live.screen());
     assert!(live.screen().lines().last().is_some_and(|l| l.contains("no match")));
 }
+
+#[test]
+fn trends_are_read_where_the_screen_has_room() {
+    let mut live = Live::shop(80, 14);
+    let resize = |live: &mut Live, width| {
+        live.width = width;
+        live.send(Input::Resize { width, height: 14 });
+    };
+    let row = |live: &Live| live.screen().lines().nth(7).expect("a row").to_string();
+    live.slow = true;
+    live.press("Eoo ");
+    live.requests();
+    resize(&mut live, 120);
+    assert!(live.screen().contains("TREND") && !row(&live).contains('█'), "{}", live.screen());
+    let mut requests = live.requests();
+    assert!(requests.len() == 1 && requests[0].trends, "a frozen screen reads them too");
+    live.answer(requests.remove(0));
+    assert!(row(&live).contains("█"), "{}", live.screen());
+    resize(&mut live, 130);
+    assert!(live.requests().is_empty(), "they are known");
+    // Other rows and methods have their own; so do narrower screens without reading again.
+    for keys in ["<pgdn><pgdn>", "2", "m"] {
+        let screen = live.press(keys).screen();
+        let mut rows = screen.lines().skip(4).take(8).filter(|row| !row.is_empty());
+        assert!(rows.all(|row| row.contains(['█', '▇', '▆', '▅'])), "{keys}:\n{screen}");
+    }
+    live.slow = false;
+    live.press("1mmr");
+    let screen = live.screen();
+    assert!(screen.contains("SHARE") && !screen.contains("TREND"), "all time:\n{screen}");
+    resize(&mut live, 80);
+    live.slow = true;
+    live.press("r");
+    assert!(!live.requests()[0].trends);
+}

@@ -127,7 +127,41 @@ impl History {
     /// Only `Range::Cumulative { since: None }` reads the cumulative table: everything since the
     /// session began, even if few buckets are kept.
     pub fn read(&self, range: Range, at: Ns, f: &mut dyn FnMut(&FactKey, &Weights)) -> (Ns, Ns) {
-        let (wanted, at) = match range {
+        self.read_by_bucket(range, at, &mut |_, key, weights| f(key, weights))
+    }
+
+    /// Does the same; `f` also gets the index of the fact's bucket in [`History::buckets`].
+    pub fn read_by_bucket(
+        &self,
+        range: Range,
+        at: Ns,
+        f: &mut dyn FnMut(usize, &FactKey, &Weights),
+    ) -> (Ns, Ns) {
+        let Some(wanted) = self.wanted(range, at) else { return self.read_all(f) };
+        let mut reader = Reader { read: None, nth: 0, f };
+        for bucket in self.sealed.iter().filter(|b| wanted.includes(b.start, b.end)) {
+            reader.bucket(bucket.start, bucket.end, bucket.iter());
+        }
+        for bucket in self.open.iter().filter(|b| wanted.includes(b.start, b.end)) {
+            reader.bucket(bucket.start, bucket.end, bucket.facts.iter().copied());
+        }
+        let (from, till) = reader.read.unwrap_or((wanted.from.min(wanted.at), wanted.at));
+        (from, if wanted.now { self.at.max(from) } else { till.min(self.at) })
+    }
+
+    /// Returns the spans of the buckets that [`History::read`] reads, oldest first, as far as time
+    /// is booked. Empty where it reads the cumulative table, whose facts have no time.
+    pub fn buckets(&self, range: Range, at: Ns) -> Vec<(Ns, Ns)> {
+        let Some(wanted) = self.wanted(range, at) else { return Vec::new() };
+        let sealed = self.sealed.iter().map(|bucket| (bucket.start, bucket.end));
+        let open = self.open.iter().map(|bucket| (bucket.start, bucket.end));
+        let spans = sealed.chain(open).filter(|(start, end)| wanted.includes(*start, *end));
+        spans.map(|(start, end)| (start, end.min(self.at).max(start))).collect()
+    }
+
+    /// Returns which buckets belong to the range; `None` for the cumulative table.
+    fn wanted(&self, range: Range, at: Ns) -> Option<Wanted> {
+        let (from, at) = match range {
             Range::Rolling(window) => {
                 let at = at.clamp(self.started, self.at.max(self.started));
                 (at.saturating_sub(window).max(self.started), at)
@@ -135,25 +169,16 @@ impl History {
             Range::Cumulative { since: Some(mark) } if mark > self.started => {
                 (mark.min(self.at), self.at)
             }
-            Range::Cumulative { .. } => return self.read_all(f),
+            Range::Cumulative { .. } => return None,
         };
-        let mut reader = Reader { read: None, f };
         // Includes the observations since the newest tick, which belong to "now".
-        let now = at >= self.at;
-        for bucket in self.sealed.iter().filter(|b| b.end > wanted && (now || b.start < at)) {
-            reader.bucket(bucket.start, bucket.end, bucket.iter());
-        }
-        for bucket in self.open.iter().filter(|b| b.end > wanted && (now || b.start < at)) {
-            reader.bucket(bucket.start, bucket.end, bucket.facts.iter().copied());
-        }
-        let (from, till) = reader.read.unwrap_or((wanted.min(at), at));
-        (from, if now { self.at.max(from) } else { till.min(self.at) })
+        Some(Wanted { from, at, now: at >= self.at })
     }
 
-    fn read_all(&self, f: &mut dyn FnMut(&FactKey, &Weights)) -> (Ns, Ns) {
+    fn read_all(&self, f: &mut dyn FnMut(usize, &FactKey, &Weights)) -> (Ns, Ns) {
         // Waits already open at the start were counted when the first bucket was sealed. They may
         // still be in an open bucket.
-        let mut reader = Reader { read: Some((self.started, self.started)), f };
+        let mut reader = Reader { read: Some((self.started, self.started)), nth: 0, f };
         reader.bucket(self.started, self.started, self.cumulative.iter().copied());
         for bucket in self.open.iter() {
             if bucket.start == self.started {
@@ -171,10 +196,26 @@ impl History {
     }
 }
 
+/// The part of the buckets that a range selects.
+struct Wanted {
+    from: Ns,
+    at: Ns,
+    /// The range ends with the newest facts.
+    now: bool,
+}
+
+impl Wanted {
+    fn includes(&self, start: Ns, end: Ns) -> bool {
+        end > self.from && (self.now || start < self.at)
+    }
+}
+
 struct Reader<'a> {
     /// From the start of the first bucket to the end of the last.
     read: Option<(Ns, Ns)>,
-    f: &'a mut dyn FnMut(&FactKey, &Weights),
+    /// Number of buckets read.
+    nth: usize,
+    f: &'a mut dyn FnMut(usize, &FactKey, &Weights),
 }
 
 impl Reader<'_> {
@@ -186,7 +227,8 @@ impl Reader<'_> {
                 weights.hits = weights.hits.saturating_add(weights.open);
             }
             weights.open = 0;
-            (self.f)(&key, &weights);
+            (self.f)(self.nth, &key, &weights);
         }
+        self.nth += 1;
     }
 }

@@ -6,6 +6,7 @@ use super::columns::NONE;
 use super::filter::Verdicts;
 use super::group::{Groups, thread_label};
 use super::rows::Rows;
+use super::trend::Trend;
 use super::{Hidden, Totals};
 use crate::model::facts::history::{FactKey, Weights};
 use crate::model::facts::snapshot::Snapshot;
@@ -103,6 +104,7 @@ pub(super) struct Shown {
     pub hidden: Hidden,
     pub only_idle: bool,
     pub collectors_cpu_ns: u64,
+    pub trend: Option<Trend>,
 }
 
 impl Shown {
@@ -117,8 +119,10 @@ impl Shown {
     }
 }
 
-/// Calls its argument with every fact. Returns the range that was read, `(from, till)`.
-pub(super) type ReadFacts<'a> = dyn FnMut(&mut dyn FnMut(&FactKey, &Weights)) -> (Ns, Ns) + 'a;
+/// Calls its argument with every fact and the number of its bucket. Returns the range that was
+/// read, `(from, till)`.
+pub(super) type ReadFacts<'a> =
+    dyn FnMut(&mut dyn FnMut(usize, &FactKey, &Weights)) -> (Ns, Ns) + 'a;
 
 pub(super) struct Reader<'a> {
     snapshot: &'a Snapshot,
@@ -136,6 +140,7 @@ pub(super) struct Reader<'a> {
     hidden: Hidden,
     left: bool,
     collectors: Collectors,
+    trend: Option<Trend>,
 }
 
 /// The CPU time of threads that collect garbage, whatever the filters.
@@ -170,11 +175,22 @@ impl<'a> Reader<'a> {
             hidden: Hidden::default(),
             left: false,
             collectors: Collectors::default(),
+            trend: None,
         }
     }
 
+    /// Books time by slices too, if wanted.
+    pub(super) fn with_trend(self, trend: Option<Trend>) -> Reader<'a> {
+        Reader { trend, ..self }
+    }
+
     pub(super) fn read(mut self, facts: &mut ReadFacts<'_>) -> Shown {
-        let (from, till) = facts(&mut |key, weights| self.fact(key, weights));
+        let (from, till) = facts(&mut |bucket, key, weights| {
+            if let Some(trend) = &mut self.trend {
+                trend.set_bucket(bucket);
+            }
+            self.fact(key, weights);
+        });
         // The user's own view says that there is nothing to see.
         let may_show_idle = self.settings.level != Level::Mine;
         let only_idle = may_show_idle && !self.left && !self.hidden.idle.is_empty();
@@ -184,7 +200,7 @@ impl<'a> Reader<'a> {
             self.hidden.idle_threads =
                 self.idle.iter().filter(|(idle, busy)| *idle && !*busy).count() as u32;
         }
-        let Reader { scratch, threads, mut hidden, collectors, .. } = self;
+        let Reader { scratch, threads, mut hidden, collectors, trend, .. } = self;
         let collectors_cpu_ns = collectors.cpu_ns;
         hidden.settle_off();
         let cells = std::mem::take(&mut scratch.cells);
@@ -192,7 +208,7 @@ impl<'a> Reader<'a> {
             scratch.seen.retain(|seen| !cells[seen.cell as usize].idle);
         }
         let seen = by_counting(&scratch.seen, threads.len(), |seen| seen.thread);
-        Shown { from, till, cells, seen, threads, hidden, only_idle, collectors_cpu_ns }
+        Shown { from, till, cells, seen, threads, hidden, only_idle, collectors_cpu_ns, trend }
     }
 
     fn fact(&mut self, key: &FactKey, weights: &Weights) {
@@ -204,6 +220,9 @@ impl<'a> Reader<'a> {
         let Scratch { cells, seen, .. } = &mut *self.scratch;
         let cell = &mut cells[at as usize];
         add(&mut cell.totals, state, weights);
+        if let Some(trend) = &mut self.trend {
+            trend.add(at, state, weights);
+        }
         if std::mem::replace(&mut cell.seen, (thread, key.name)) != (thread, key.name) {
             seen.push(Seen { thread, cell: at, name: key.name });
         }
@@ -217,6 +236,9 @@ impl<'a> Reader<'a> {
         let stack = if known { key.stack } else { StackId::EMPTY };
         let path = self.verdicts.of_stack(stack);
         let state = key.state.resolve(self.snapshot.tables.futex_kind(stack));
+        if let Some(trend) = &mut self.trend {
+            trend.count(state, weights);
+        }
         let who = (key.thread, key.name);
         let group = self.groups.of(self.snapshot, self.settings, self.rows, who, path.group);
         let thread = self.thread(key.thread);
@@ -262,7 +284,7 @@ impl<'a> Reader<'a> {
         facts: &mut ReadFacts<'_>,
         mut f: impl FnMut(&FactKey, Placed, &Weights),
     ) -> (Ns, Ns) {
-        facts(&mut |key, weights| {
+        facts(&mut |_, key, weights| {
             if let Some(placed) = self.place(key, weights) {
                 f(key, placed, weights);
             }

@@ -11,7 +11,9 @@
 //! tree, nodes, totals    the tree and its sums; methods, lines, columns: tables
 //! now                    what the threads do now: busy or waiting for work
 //! row_order, collapse    the order of rows, several calls on one line
+//! trend                  time of rows over the range
 //! confidence, insight    precision of a figure; the sentence above the rows
+//! sampling_error         whether two figures differ
 //! label                  what a row is called
 //! waits, monitor         what a blocked thread waits for, as text; entering a Java monitor
 //! ```
@@ -36,10 +38,12 @@ mod row_order;
 mod rows;
 mod safepoint;
 mod samples;
+pub(in crate::model) mod sampling_error;
 pub mod settings;
 mod thread_base;
 mod totals;
 mod tree;
+mod trend;
 mod units;
 pub mod waits;
 
@@ -74,6 +78,7 @@ pub(in crate::model) use roles::role;
 pub use row_order::{Node, Ordered};
 pub use samples::{Frame, Sample, Samples, samples};
 pub use totals::Totals;
+pub use trend::{RowOf, RowTrend, SLICES};
 pub use units::is_of;
 
 /// Threads that are shown under one name.
@@ -145,6 +150,7 @@ pub struct Projection {
     /// (thread, node), ordered by thread: the nodes in which each thread was seen.
     seen: Vec<(u32, u32)>,
     methods: OnceLock<Vec<Method>>,
+    trend: Option<trend::Trend>,
 }
 
 impl Projection {
@@ -162,6 +168,7 @@ impl Projection {
             nodes: nodes::Nodes::default(),
             seen: Vec::new(),
             methods: OnceLock::new(),
+            trend: None,
         }
     }
 
@@ -229,26 +236,49 @@ pub struct Projector {
     processes: Vec<(u32, Arc<str>)>,
     facts: fact_reader::Scratch,
     trees: tree::Scratch,
+    /// Parts of the last trend: about as many follow.
+    part_count: usize,
 }
 
 impl Projector {
     pub fn project(&mut self, snapshot: &Snapshot, settings: &Settings) -> Projection {
-        self.project_facts(snapshot, settings, &mut |f| {
-            snapshot.history.read(settings.range, snapshot.at, f)
+        self.project_facts(snapshot, settings, None, &mut |f| {
+            snapshot.history.read_by_bucket(settings.range, snapshot.at, f)
         })
     }
 
-    /// Does the same with facts from elsewhere; `snapshot` gives their names.
+    /// Does the same; the result also knows the trends of rows, except over all time since the
+    /// start, whose facts have no time.
+    pub fn project_with_trends(&mut self, snapshot: &Snapshot, settings: &Settings) -> Projection {
+        let (range, at) = (settings.range, snapshot.at);
+        let slices = trend::Slices::new(&snapshot.history.buckets(range, at));
+        self.project_facts(snapshot, settings, slices, &mut |f| {
+            snapshot.history.read_by_bucket(range, at, f)
+        })
+    }
+
+    /// Does the same with facts from elsewhere; `snapshot` gives their names, `slices` those of
+    /// their buckets.
     fn project_facts(
         &mut self,
         snapshot: &Snapshot,
         settings: &Settings,
+        slices: Option<trend::Slices>,
         facts: &mut fact_reader::ReadFacts<'_>,
     ) -> Projection {
         self.update(snapshot, settings);
-        let Projector { rows, verdicts, groups, facts: facts_scratch, trees: scratch, .. } = self;
-        let shown =
+        let Projector {
+            rows,
+            verdicts,
+            groups,
+            facts: facts_scratch,
+            trees: scratch,
+            part_count,
+            ..
+        } = self;
+        let mut shown =
             fact_reader::Reader::new(snapshot, settings, rows, verdicts, groups, facts_scratch)
+                .with_trend(slices.map(|slices| trend::Trend::new(slices, *part_count)))
                 .read(facts);
 
         let shown_threads =
@@ -287,6 +317,25 @@ impl Projector {
             shown.seen.iter().map(|seen| (seen.thread, trees.attached[seen.cell as usize]));
         let seen = attached.filter(|(_, node)| *node != columns::NONE).collect();
 
+        let mut trend = shown.trend.take();
+        if let Some(trend) = &mut trend {
+            *part_count = trend.part_count();
+            // By rank: the group that it is part of.
+            let parts = heads.iter().scan(0, |count, head| {
+                *count += u32::from(!head.joins);
+                Some(*count - 1)
+            });
+            let member: Vec<u32> = parts.collect();
+            let group_count = members.len() as u32;
+            trend.place(|cell| {
+                let cell_of = &shown.cells[cell as usize];
+                shown.is_shown(cell_of).then(|| match trees.attached[cell as usize] {
+                    columns::NONE => member[rank[cell_of.group as usize] as usize],
+                    node => group_count + node,
+                })
+            });
+        }
+
         let mut total = Totals::default();
         let mut groups = Vec::with_capacity(trees.groups.len());
         for (tree, Part { label, threads, .. }) in trees.groups.into_iter().zip(members) {
@@ -312,6 +361,7 @@ impl Projector {
             nodes: trees.nodes,
             seen,
             methods: OnceLock::new(),
+            trend,
         };
         shown.done(facts_scratch);
         projection

@@ -64,7 +64,9 @@ pub struct Samples {
 /// Reads `snapshot`'s history under `settings`; always includes idle time. Frames keep their lines
 /// even under [`crate::model::projection::settings::RollUp::Function`].
 pub fn samples(snapshot: &Snapshot, settings: &Settings) -> Samples {
-    samples_of(snapshot, settings, &mut |f| snapshot.history.read(settings.range, snapshot.at, f))
+    samples_of(snapshot, settings, &mut |f| {
+        snapshot.history.read_by_bucket(settings.range, snapshot.at, f)
+    })
 }
 
 /// Does the same with facts from `read`; `snapshot` gives their names.

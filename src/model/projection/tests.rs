@@ -7,6 +7,7 @@ mod paths;
 mod properties;
 mod samples;
 mod trees;
+mod trends;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -133,8 +134,8 @@ impl World {
         snapshot: &Snapshot,
         settings: &Settings,
     ) -> Projection {
-        projector.project_facts(snapshot, settings, &mut |f| {
-            self.facts.iter().for_each(|(key, weights)| f(key, weights));
+        projector.project_facts(snapshot, settings, None, &mut |f| {
+            self.facts.iter().for_each(|(key, weights)| f(0, key, weights));
             (0, 100)
         })
     }

@@ -12,7 +12,7 @@ use crate::model::projection::settings::RollUp;
 fn of(world: &mut World, settings: &Settings) -> Samples {
     let snapshot = world.snapshot();
     samples_of(&snapshot, settings, &mut |f| {
-        world.facts.iter().for_each(|(key, weights)| f(key, weights));
+        world.facts.iter().for_each(|(key, weights)| f(0, key, weights));
         (0, 100)
     })
 }

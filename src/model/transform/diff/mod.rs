@@ -4,11 +4,9 @@
 //! ```text
 //! mod     the tree of changes and the list of functions
 //! alike   matches the rows of two profiles
-//! error   bounds of the sampling error of a difference
 //! ```
 
 mod alike;
-mod error;
 #[cfg(test)]
 mod tests;
 
@@ -18,13 +16,13 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::model::facts::tables::{FrameKind, Location};
+pub use crate::model::projection::sampling_error::{Change, Pair, Sums};
+use crate::model::projection::sampling_error::{Sampled, between, quantile, reach};
 use crate::model::projection::settings::{Grouping, Metric, Settings};
 use crate::model::projection::{Projection, Totals};
 use crate::model::vocabulary::frame::Ns;
 use crate::model::vocabulary::state::State;
 use alike::Alike;
-use error::Sampled;
-pub use error::Sums;
 
 /// The unit of figures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -60,19 +58,7 @@ impl Per {
     }
 }
 
-/// The values of one property in both profiles.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Pair<T> {
-    pub before: T,
-    pub after: T,
-}
-
 impl<T> Pair<T> {
-    /// Applies `f` to both.
-    pub fn map<'a, U>(&'a self, f: impl Fn(&'a T) -> U) -> Pair<U> {
-        Pair { before: f(&self.before), after: f(&self.after) }
-    }
-
     fn side(&mut self, side: Which) -> &mut T {
         match side {
             Which::Before => &mut self.before,
@@ -102,24 +88,6 @@ pub struct Whole {
     /// Everything shown.
     pub total: Totals,
     sampled: Sampled,
-}
-
-/// A figure in both profiles, in [`Per::unit`]s.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Change {
-    pub before: f64,
-    pub after: f64,
-    /// after - before, and its bounds by sampling error.
-    pub change: f64,
-    pub low: f64,
-    pub high: f64,
-}
-
-impl Change {
-    /// Returns whether the change exceeds the sampling error.
-    pub fn is_resolved(&self) -> bool {
-        self.low > 0.0 || self.high < 0.0
-    }
 }
 
 /// Threads that are shown under one name.
@@ -199,7 +167,7 @@ pub fn diff(before: Side<'_>, after: Side<'_>, settings: &Settings, per: Per) ->
     builder.add(Which::Before, before.projection, &settings.grouping);
     diff.groups.sort_by(|a, b| a.name.cmp(&b.name));
     diff.functions.sort_by(|a, b| by_name(&a.location, &b.location));
-    diff.quantile = error::quantile(diff.functions.len());
+    diff.quantile = quantile(diff.functions.len());
     diff
 }
 
@@ -214,7 +182,7 @@ struct Builder<'a> {
 impl Builder<'_> {
     fn add(&mut self, which: Which, projection: &Projection, grouping: &Grouping) {
         let metric = self.diff.metric;
-        let sums = |totals: &Totals| sums(totals, metric);
+        let sums = |totals: &Totals| Sums::of(totals, metric);
         for group in &projection.groups {
             let at = self.group(alike::group(&group.name, grouping));
             let known = &mut self.diff.groups[at as usize];
@@ -280,47 +248,9 @@ impl Builder<'_> {
 
 fn whole(side: &Side<'_>, metric: Metric) -> Whole {
     let projection = side.projection;
-    // The time per sample is that of all samples, including those that filters hide.
-    let parts = || projection.hidden.parts().into_iter().chain([&projection.total]);
-    let on_core: u64 = parts().map(|totals| totals.states_ns[State::Run as usize]).sum();
-    let runnable: u64 =
-        on_core + parts().map(|totals| totals.states_ns[State::Rdy as usize]).sum::<u64>();
-    let hits: u64 = parts().map(|totals| totals.cpu_hits).sum();
-    // Time waiting for a core is booked to the next sample's stack, and varies widely between
-    // samples.
-    let share_on_core = if runnable > 0 { on_core as f64 / runnable as f64 } else { 1.0 };
-    let samples = match metric {
-        Metric::Cpu => hits as f64,
-        Metric::Wall | Metric::Off => hits as f64 * share_on_core,
-    };
-    let ns = parts().map(|totals| sums(totals, metric).sampled_ns).sum();
-    let sampled = Sampled { ns, samples, resolution: side.resolution };
+    let parts = projection.hidden.parts().into_iter().chain([&projection.total]);
+    let sampled = Sampled::of(parts, metric, side.resolution);
     Whole { elapsed: projection.elapsed(), total: projection.total, sampled }
-}
-
-/// Returns the change. `before` and `after`: sampling error of each side below and above, ns.
-fn between(ns: &Pair<u64>, scale: &Pair<f64>, before: (f64, f64), after: (f64, f64)) -> Change {
-    let (then, now) = (ns.before as f64 * scale.before, ns.after as f64 * scale.after);
-    let change = now - then;
-    let low = change - f64::hypot(before.1 * scale.before, after.0 * scale.after);
-    let high = change + f64::hypot(before.0 * scale.before, after.1 * scale.after);
-    Change { before: then, after: now, change, low, high }
-}
-
-/// Converts totals to [`Sums`].
-fn sums(totals: &Totals, metric: Metric) -> Sums {
-    let value_ns = totals.value(metric);
-    let [run, rdy] = [State::Run, State::Rdy].map(|state| totals.states_ns[state as usize]);
-    let sampled_ns = match metric {
-        Metric::Wall => run + rdy,
-        Metric::Cpu => value_ns,
-        Metric::Off => rdy,
-    };
-    let waits = match metric {
-        Metric::Cpu => 0,
-        Metric::Wall | Metric::Off => totals.hits.saturating_sub(totals.cpu_hits),
-    };
-    Sums { value_ns, sampled_ns: sampled_ns.min(value_ns), waits }
 }
 
 /// Compares by name, independent of the direction of the diff.
@@ -333,8 +263,8 @@ impl Diff {
     pub fn change(&self, row: &Pair<Sums>) -> Change {
         let Whole { sampled: before, .. } = self.whole.before;
         let Whole { sampled: after, .. } = self.whole.after;
-        let before = error::reach(&row.before, &row.after, &before, self.quantile);
-        let after = error::reach(&row.after, &row.before, &after, self.quantile);
+        let before = reach(&row.before, &row.after, &before, self.quantile);
+        let after = reach(&row.after, &row.before, &after, self.quantile);
         self.between(&row.map(|sums| sums.value_ns), before, after)
     }
 
@@ -358,7 +288,7 @@ impl Diff {
     }
 
     pub fn change_of(&self, totals: &Pair<Totals>) -> Change {
-        self.change(&totals.map(|totals| sums(totals, self.metric)))
+        self.change(&totals.map(|totals| Sums::of(totals, self.metric)))
     }
 
     fn between(&self, ns: &Pair<u64>, before: (f64, f64), after: (f64, f64)) -> Change {

@@ -1,4 +1,4 @@
-//! Estimates the sampling error of a difference.
+//! Estimates the sampling error of a difference between two profiles, or two parts of a range.
 //!
 //! Time on a core is a share of an exactly known total. The share is estimated from the samples
 //! that hit: Wilson's score interval. A wait is timed to one interval, and shorter waits are
@@ -6,7 +6,42 @@
 //! are independent, and so are the two profiles, so half-widths add as squares. (For differences of
 //! shares that is Newcombe's method 10, Statistics in Medicine 17:873, 1998.)
 
+use super::Totals;
+use crate::model::projection::settings::Metric;
 use crate::model::vocabulary::frame::Ns;
+use crate::model::vocabulary::state::State;
+
+/// The values of one property in both profiles.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Pair<T> {
+    pub before: T,
+    pub after: T,
+}
+
+impl<T> Pair<T> {
+    /// Applies `f` to both.
+    pub fn map<'a, U>(&'a self, f: impl Fn(&'a T) -> U) -> Pair<U> {
+        Pair { before: f(&self.before), after: f(&self.after) }
+    }
+}
+
+/// A figure in both profiles.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Change {
+    pub before: f64,
+    pub after: f64,
+    /// after - before, and its bounds by sampling error.
+    pub change: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
+impl Change {
+    /// Returns whether the change exceeds the sampling error.
+    pub fn is_resolved(&self) -> bool {
+        self.low > 0.0 || self.high < 0.0
+    }
+}
 
 /// One row's time in one profile, ns, and the data for its error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -20,7 +55,23 @@ pub struct Sums {
 }
 
 impl Sums {
-    pub(super) fn add(&mut self, more: &Sums) {
+    /// Returns the sums of a row under the metric.
+    pub(in crate::model) fn of(totals: &Totals, metric: Metric) -> Sums {
+        let value_ns = totals.value(metric);
+        let [run, rdy] = [State::Run, State::Rdy].map(|state| totals.states_ns[state as usize]);
+        let sampled_ns = match metric {
+            Metric::Wall => run + rdy,
+            Metric::Cpu => value_ns,
+            Metric::Off => rdy,
+        };
+        let waits = match metric {
+            Metric::Cpu => 0,
+            Metric::Wall | Metric::Off => totals.hits.saturating_sub(totals.cpu_hits),
+        };
+        Sums { value_ns, sampled_ns: sampled_ns.min(value_ns), waits }
+    }
+
+    pub(in crate::model) fn add(&mut self, more: &Sums) {
         self.value_ns += more.value_ns;
         self.sampled_ns += more.sampled_ns;
         self.waits += more.waits;
@@ -33,7 +84,7 @@ impl Sums {
 
 /// The whole that all rows of one profile are shares of.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Sampled {
+pub(in crate::model) struct Sampled {
     /// Time attributed by samples, including hidden time, ns.
     pub ns: u64,
     /// Number of independent samples.
@@ -42,10 +93,50 @@ pub(super) struct Sampled {
     pub resolution: Ns,
 }
 
+impl Sampled {
+    /// Returns the whole of these parts, which include hidden time: the time per sample is that of
+    /// all samples.
+    pub(in crate::model) fn of<'a>(
+        parts: impl Iterator<Item = &'a Totals> + Clone,
+        metric: Metric,
+        resolution: Ns,
+    ) -> Sampled {
+        let state = |state: State| -> u64 {
+            parts.clone().map(|totals| totals.states_ns[state as usize]).sum()
+        };
+        let on_core = state(State::Run);
+        let runnable = on_core + state(State::Rdy);
+        let hits: u64 = parts.clone().map(|totals| totals.cpu_hits).sum();
+        // Time waiting for a core is booked to the next sample's stack, and varies widely between
+        // samples.
+        let share_on_core = if runnable > 0 { on_core as f64 / runnable as f64 } else { 1.0 };
+        let samples = match metric {
+            Metric::Cpu => hits as f64,
+            Metric::Wall | Metric::Off => hits as f64 * share_on_core,
+        };
+        let ns = parts.map(|totals| Sums::of(totals, metric).sampled_ns).sum();
+        Sampled { ns, samples, resolution }
+    }
+}
+
+/// Returns the change. `before` and `after`: sampling error of each side below and above, ns.
+pub(in crate::model) fn between(
+    ns: &Pair<u64>,
+    scale: &Pair<f64>,
+    before: (f64, f64),
+    after: (f64, f64),
+) -> Change {
+    let (then, now) = (ns.before as f64 * scale.before, ns.after as f64 * scale.after);
+    let change = now - then;
+    let low = change - f64::hypot(before.1 * scale.before, after.0 * scale.after);
+    let high = change + f64::hypot(before.0 * scale.before, after.1 * scale.after);
+    Change { before: then, after: now, change, low, high }
+}
+
 /// Returns the error of a row's time below and above its value, ns. `z`: confidence, as a quantile
 /// of the normal distribution. `other`: the same row in the other profile; a row seen in neither
 /// has no error.
-pub(super) fn reach(row: &Sums, other: &Sums, of: &Sampled, z: f64) -> (f64, f64) {
+pub(in crate::model) fn reach(row: &Sums, other: &Sums, of: &Sampled, z: f64) -> (f64, f64) {
     let (mut less, mut more) = (0.0, 0.0);
     if row.sampled_ns > 0 || other.sampled_ns > 0 {
         let whole = of.ns.max(row.sampled_ns) as f64;
@@ -84,7 +175,7 @@ fn count_within(count: f64, z: f64) -> (f64, f64) {
 
 /// Returns the quantile for which the bounds of `rows` differences hold together with 95 %
 /// (Bonferroni).
-pub(super) fn quantile(rows: usize) -> f64 {
+pub(in crate::model) fn quantile(rows: usize) -> f64 {
     upper_quantile(0.025 / rows.max(1) as f64)
 }
 

@@ -1,0 +1,216 @@
+//! Trends of rows: sums by slice, changes between the halves of a range.
+
+use proptest::prelude::*;
+
+use super::properties::{fact, settings, world};
+use super::*;
+use crate::model::projection::RowOf;
+use crate::model::projection::trend::Slices;
+use crate::model::vocabulary::frame::SECOND;
+
+/// The spans of buckets that are one second wide.
+fn seconds(count: u64) -> Vec<(Ns, Ns)> {
+    (0..count).map(|n| (n * SECOND, (n + 1) * SECOND)).collect()
+}
+
+impl World {
+    /// Projects with trends; `bucket` gets the number of a fact.
+    fn with_trends(
+        &mut self,
+        settings: &Settings,
+        buckets: &[(Ns, Ns)],
+        bucket: impl Fn(usize) -> usize,
+    ) -> Projection {
+        let snapshot = self.snapshot();
+        let mut order: Vec<usize> = (0..self.facts.len()).collect();
+        order.sort_by_key(|at| bucket(*at));
+        Projector::default().project_facts(&snapshot, settings, Slices::new(buckets), &mut |f| {
+            for at in &order {
+                f(bucket(*at), &self.facts[*at].0, &self.facts[*at].1);
+            }
+            (0, 100)
+        })
+    }
+}
+
+/// A thread that runs in `a` and in `b` for these times, ms, in each of some seconds, with a sample
+/// every 10 ms.
+fn running(seconds_of: &[(u64, u64)]) -> Projection {
+    let mut world = World::new();
+    let thread = ThreadKey { pid: 1, tid: 1, start: 1 };
+    for times in seconds_of {
+        for (name, ms) in [("main;a", times.0), ("main;b", times.1)] {
+            let weights = world.fact_of(thread, "work", name, State::Run, ms * 1_000_000);
+            (weights.hits, weights.cpu_hits) = (ms as u32 / 10, ms as u32 / 10);
+        }
+    }
+    world.with_trends(&Settings::default(), &seconds(seconds_of.len() as u64), |n| n / 2)
+}
+
+/// Returns the trends of main, a and b.
+fn trends(projection: &Projection) -> [RowTrend; 3] {
+    let node = |name: &str| {
+        let named = |node: &u32| &*projection.name(*node).function == name;
+        RowOf::Nodes(vec![(0..projection.node_count()).find(named).expect("a node")])
+    };
+    let rows = ["main", "a", "b"].map(node);
+    projection.trends(&rows, Metric::Wall, 10_000_000).try_into().expect("three rows")
+}
+
+#[test]
+fn levels_are_of_the_highest_and_by_time() {
+    let [main, a, _] = trends(&running(&[(0, 0), (100, 0), (200, 0), (400, 0)]));
+    // Four buckets: each is two eighths of the range.
+    assert_eq!(a.levels, Some([0.0, 0.0, 0.25, 0.25, 0.5, 0.5, 1.0, 1.0]));
+    assert_eq!(main.levels, a.levels);
+    assert_eq!(a.slices.iter().sum::<u64>(), 700_000_000);
+    // Slices of three and four buckets are equally high where the rate is the same.
+    let [main, ..] = trends(&running(&[(500, 0); 30]));
+    assert_eq!(main.levels, Some([1.0; SLICES]));
+    assert!(main.slices.iter().any(|ns| *ns != main.slices[0]), "{main:?}");
+    let [_, _, b] = trends(&running(&[(500, 0); 30]));
+    assert_eq!(b.levels, Some([0.0; SLICES]), "a row without time");
+}
+
+#[test]
+fn a_change_is_of_shares_and_beyond_the_error_of_sampling() {
+    let halves = |older, newer| [vec![older; 15], vec![newer; 15]].concat();
+    let changes = |seconds: &[(u64, u64)]| trends(&running(seconds)).map(|trend| trend.change);
+    assert_eq!(changes(&halves((300, 300), (300, 300))), [None; 3], "equal halves");
+    assert_eq!(changes(&halves((300, 300), (900, 900))), [None; 3], "shares are as before");
+    let [main, a, b] = changes(&halves((800, 200), (600, 400)));
+    assert_eq!(main, None, "it has all time in both");
+    let is = |change: Option<f64>, points: f64| {
+        assert!(change.is_some_and(|change| (change - points).abs() < 1e-9), "{change:?}");
+    };
+    is(a, -20.0);
+    is(b, 20.0);
+    // A row that only exists in the newer half.
+    is(changes(&halves((1000, 0), (700, 300)))[2], 30.0);
+    is(changes(&halves((700, 300), (1000, 0)))[2], -30.0);
+    // Few samples: 11 and 10 of 21 instead of 10 and 11.
+    assert_eq!(changes(&[(100, 110), (110, 100)]), [None; 3]);
+    // A half without any time has no shares.
+    assert_eq!(changes(&halves((0, 0), (600, 400))), [None; 3]);
+}
+
+/// Rows of the same figures change by chance more often, the more of them are on the screen.
+#[test]
+fn more_rows_need_more_evidence() {
+    let projection = running(&[[(500, 500); 4], [(630, 370); 4]].concat());
+    let change = |count: usize| {
+        let a = (0..projection.node_count()).find(|n| &*projection.name(*n).function == "a");
+        let rows = vec![RowOf::Nodes(vec![a.expect("a node")]); 1];
+        let others = std::iter::repeat_n(RowOf::Groups(Vec::new()), count - 1);
+        let rows: Vec<RowOf> = rows.into_iter().chain(others).collect();
+        projection.trends(&rows, Metric::Wall, 10_000_000)[0].change
+    };
+    assert!(change(1).is_some_and(|points| (points - 13.0).abs() < 1e-9), "{:?}", change(1));
+    assert_eq!(change(1000), None);
+}
+
+#[test]
+fn a_range_of_one_bucket_has_no_trend() {
+    let [main, a, b] = trends(&running(&[(700, 300)]));
+    for (row, ns) in [(main, 1000), (a, 700), (b, 300)] {
+        assert_eq!((row.levels, row.change), (None, None));
+        assert_eq!(row.slices.iter().sum::<u64>(), ns * 1_000_000);
+    }
+    let nothing = World::new().with_trends(&Settings::default(), &[], |_| 0);
+    assert!(
+        !nothing.has_trends()
+            && nothing.trends(&[RowOf::Groups(vec![])], Metric::Wall, 1).is_empty()
+    );
+}
+
+/// A bucket of a minute among seconds is as high as its rate, over all of its time.
+#[test]
+fn wide_buckets_fill_the_eighths_that_they_cover() {
+    let mut world = World::new();
+    let thread = ThreadKey { pid: 1, tid: 1, start: 1 };
+    world.fact_of(thread, "work", "main", State::Io, 30 * SECOND);
+    world.fact_of(thread, "work", "main", State::Io, 20 * SECOND);
+    let buckets = [(0, 60 * SECOND), (60 * SECOND, 80 * SECOND)];
+    let projection = world.with_trends(&Settings::default(), &buckets, |n| n);
+    let trend = projection.trends(&[RowOf::Groups(vec![0])], Metric::Wall, 1)[0];
+    assert_eq!(trend.levels, Some([0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 1.0, 1.0]));
+}
+
+/// What filters and idle hide does not count, and the sampling error is that of all samples.
+#[test]
+fn hidden_time_is_not_in_a_trend() {
+    let mut world = World::new();
+    let thread = |tid| ThreadKey { pid: 1, tid, start: 1 };
+    for _ in 0..8 {
+        world.fact_of(thread(1), "work", "main", State::Io, 10);
+        world.fact_of(thread(2), "pool", "main;epoll", State::Poll, 1000);
+    }
+    let projection = world.with_trends(&Settings::default(), &seconds(8), |n| n / 2);
+    assert_eq!(projection.groups.len(), 1);
+    let trend = projection.trends(&[RowOf::Groups(vec![0])], Metric::Wall, 1)[0];
+    assert_eq!(trend.slices, [10; SLICES]);
+}
+
+/// The lines of small rows, where they are open, include the rows below them.
+#[test]
+fn a_line_of_several_rows_has_the_sum_of_them() {
+    let projection = running(&[(700, 300); 8]);
+    let [main, a, b] = ["main", "a", "b"].map(|name| {
+        (0..projection.node_count()).find(|n| &*projection.name(*n).function == name).expect("one")
+    });
+    let rows = [
+        RowOf::Groups(vec![0]),
+        RowOf::Nodes(vec![a, b]),
+        RowOf::Nodes(vec![a]),
+        RowOf::Nodes(vec![b]),
+    ];
+    let sums = projection.trends(&rows, Metric::Wall, 1).into_iter().map(|row| row.slices[0]);
+    assert_eq!(sums.collect::<Vec<_>>(), [1000, 1000, 700, 300].map(|ms| ms * 1_000_000));
+    let all = projection.trends(&[RowOf::Nodes(vec![main])], Metric::Cpu, 1)[0];
+    assert_eq!(all.slices, [1_000_000_000; SLICES]);
+    let off = projection.trends(&[RowOf::Nodes(vec![main])], Metric::Off, 1)[0];
+    assert_eq!(off.slices, [0; SLICES]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
+
+    /// The slices of each row sum to its total, and the projection is that without trends.
+    #[test]
+    fn slices_sum_to_totals(
+        facts in prop::collection::vec(fact(), 0..40),
+        settings in settings(),
+        count in 1u64..20,
+        spread in 1usize..40,
+    ) {
+        let mut world = world(&facts);
+        let bucket = |n: usize| n * spread % count as usize;
+        let projection = world.with_trends(&settings, &seconds(count), bucket);
+        prop_assert_eq!(projection.has_trends(), true);
+        for metric in [Metric::Wall, Metric::Cpu] {
+            let groups = projection.groups.iter().map(|group| group.total);
+            let nodes = (0..projection.node_count()).map(|node| projection.total(node));
+            let totals: Vec<u64> = groups.chain(nodes).map(|total| total.value(metric)).collect();
+            let groups = (0..projection.groups.len() as u32).map(|group| RowOf::Groups(vec![group]));
+            let nodes = (0..projection.node_count()).map(|node| RowOf::Nodes(vec![node]));
+            let rows: Vec<RowOf> = groups.chain(nodes).collect();
+            let sum = |row: &RowTrend| row.slices.iter().sum::<u64>();
+            let sums: Vec<u64> = projection.trends(&rows, metric, 1).iter().map(sum).collect();
+            prop_assert_eq!(&sums, &totals);
+            // Also where only some of them are on the screen.
+            let some: Vec<RowOf> = rows.iter().skip(1).step_by(3).cloned().collect();
+            let expected: Vec<u64> = totals.iter().skip(1).step_by(3).copied().collect();
+            let sums: Vec<u64> = projection.trends(&some, metric, 1).iter().map(sum).collect();
+            prop_assert_eq!(sums, expected);
+            let methods: Vec<RowOf> =
+                (0..projection.methods().len() as u32).rev().map(RowOf::Method).collect();
+            let expected: Vec<u64> =
+                projection.methods().iter().rev().map(|method| method.total.value(metric)).collect();
+            let sums: Vec<u64> = projection.trends(&methods, metric, 1).iter().map(sum).collect();
+            prop_assert_eq!(sums, expected);
+        }
+        let plain = world.project(&settings);
+        prop_assert_eq!(format!("{:?}", plain.groups), format!("{:?}", projection.groups));
+        prop_assert_eq!(plain.total, projection.total);
+    }
+}
