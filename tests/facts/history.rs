@@ -90,6 +90,29 @@ fn time_passes_while_nothing_is_booked() {
 }
 
 #[test]
+fn facts_come_with_their_bucket() {
+    let mut feed = Feed::new();
+    half_busy(&mut feed, 0, 700);
+    feed.tick(700_400);
+    let view = feed.recorder.view();
+    let range = Range::Rolling(650 * SECOND);
+    let buckets = view.history.buckets(range, view.at);
+    let mut run = vec![0; buckets.len()];
+    let (from, till) = view.history.read_by_bucket(range, view.at, &mut |bucket, _, weights| {
+        run[bucket] += weights.cpu_ns;
+    });
+    assert_eq!((buckets[0].0, buckets[buckets.len() - 1].1), (from, till));
+    assert_eq!(till, START + 700_400 * MS, "no time of the future");
+    assert!(buckets.windows(2).all(|pair| pair[0].1 == pair[1].0), "{buckets:?}");
+    assert_eq!(buckets[0].1 - buckets[0].0, 10 * SECOND);
+    let half: Vec<u64> = buckets.iter().map(|(start, end)| (end - start) / 2).collect();
+    assert_eq!(run[..run.len() - 1], half[..half.len() - 1]);
+    // The table of all time has no buckets.
+    let all = Range::Cumulative { since: None };
+    assert_eq!(view.history.buckets(all, view.at), []);
+}
+
+#[test]
 fn everything_since_a_mark() {
     let mut feed = Feed::new();
     half_busy(&mut feed, 0, 100);

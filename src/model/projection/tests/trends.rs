@@ -136,6 +136,60 @@ fn wide_buckets_fill_the_eighths_that_they_cover() {
     assert_eq!(trend.levels, Some([0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 1.0, 1.0]));
 }
 
+/// A bucket counts for the half that contains its middle.
+#[test]
+fn a_bucket_on_both_sides_of_the_middle_is_of_one_half() {
+    let mut world = World::new();
+    let thread = ThreadKey { pid: 1, tid: 1, start: 1 };
+    for (name, seconds) in [("a", 8), ("b", 2), ("a", 30), ("b", 30)] {
+        world.fact_of(thread, "work", name, State::Io, seconds * SECOND);
+    }
+    let buckets = [(0, 30 * SECOND), (30 * SECOND, 100 * SECOND)];
+    let projection = world.with_trends(&Settings::default(), &buckets, |n| n / 2);
+    let rows = [RowOf::Nodes(vec![0]), RowOf::Nodes(vec![1])];
+    let changes = projection.trends(&rows, Metric::Wall, 1).into_iter().map(|row| row.change);
+    let changes: Vec<f64> = changes.map(|change| change.expect("a change").round()).collect();
+    assert_eq!(changes, [-30.0, 30.0]);
+}
+
+/// Waits are measured, so a change may be certain and too small to be drawn.
+#[test]
+fn a_change_that_would_be_drawn_as_zero_is_none() {
+    let of = |more: u64| {
+        let mut world = World::new();
+        let thread = ThreadKey { pid: 1, tid: 1, start: 1 };
+        for (name, wall) in
+            [("a", 50_000), ("b", 50_000), ("a", 50_000 + more), ("b", 50_000 - more)]
+        {
+            world.fact_of(thread, "work", name, State::Io, wall * 1_000);
+        }
+        let projection = world.with_trends(&Settings::default(), &seconds(2), |n| n / 2);
+        projection.trends(&[RowOf::Nodes(vec![0])], Metric::Wall, 1)[0].change.is_some()
+    };
+    assert!(!of(40) && of(60));
+}
+
+/// The time of groups that are one to the reader, where the filters hide all frames.
+#[test]
+fn groups_of_several_parts_have_the_time_of_all() {
+    let mut world = World::new();
+    for (tid, name) in (1..).zip(["~GC #1", "~VM Thread", "work", "zoo"]) {
+        let thread = ThreadKey { pid: 1, tid, start: 1 };
+        world.fact_of(thread, name, "main", State::Run, u64::from(tid) * 10);
+    }
+    let mut settings = Settings::default();
+    settings.filters.hide = Filter::set(regex::Regex::new("^main$").expect("a pattern"));
+    let projection = world.with_trends(&settings, &seconds(1), |_| 0);
+    let groups: Vec<&str> = projection.groups.iter().map(|group| &*group.name).collect();
+    assert_eq!(groups, ["[JVM]", "work", "zoo"]);
+    let rows: Vec<RowOf> = (0..3).map(|group| RowOf::Groups(vec![group])).collect();
+    let trends = projection.trends(&rows, Metric::Wall, 1);
+    assert_eq!(
+        trends.iter().map(|row| row.slices.iter().sum::<u64>()).collect::<Vec<_>>(),
+        [30, 30, 40]
+    );
+}
+
 /// What filters and idle hide does not count, and the sampling error is that of all samples.
 #[test]
 fn hidden_time_is_not_in_a_trend() {
