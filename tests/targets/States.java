@@ -3,6 +3,7 @@ import java.util.List;
 import java.util.Timer;
 import java.util.TimerTask;
 import java.util.concurrent.ArrayBlockingQueue;
+import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -52,6 +53,24 @@ public class States {
         THREADS.add(start(name, true, task));
     }
 
+    /** A thread that takes from the queue in its first method. */
+    static void consumer(String name, BlockingQueue<Object> queue) {
+        runs(name, () -> {
+            try {
+                queue.take();
+            } catch (InterruptedException end) {
+                return;
+            }
+        });
+    }
+
+    static void runs(String name, Runnable first) {
+        Thread thread = new Thread(first, name);
+        thread.setDaemon(true);
+        thread.start();
+        THREADS.add(thread);
+    }
+
     /** Workers that had something to do once. */
     static void pool(ExecutorService pool) throws Exception {
         pool.submit(() -> THREADS.add(Thread.currentThread())).get();
@@ -74,11 +93,18 @@ public class States {
                 THREADS.add(Thread.currentThread());
             }
         }, 0, 3_600_000);
-        stays("idle-linked", () -> new LinkedBlockingQueue<>().take());
-        stays("idle-array", () -> new ArrayBlockingQueue<>(3).take());
-        stays("idle-handoff", () -> new SynchronousQueue<>().take());
-        stays("idle-priority", () -> new PriorityBlockingQueue<>().take());
-        stays("idle-poll", () -> new LinkedBlockingQueue<>().poll(1, TimeUnit.HOURS));
+        consumer("idle-linked", new LinkedBlockingQueue<>());
+        consumer("idle-array", new ArrayBlockingQueue<>(3));
+        consumer("idle-handoff", new SynchronousQueue<>());
+        consumer("idle-priority", new PriorityBlockingQueue<>());
+        BlockingQueue<Object> polled = new LinkedBlockingQueue<>();
+        runs("idle-poll", () -> {
+            try {
+                polled.poll(1, TimeUnit.HOURS);
+            } catch (InterruptedException end) {
+                return;
+            }
+        });
 
         Thread holder = start("sleep-holder", true, () -> {
             synchronized (MONITOR) {

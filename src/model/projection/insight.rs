@@ -55,6 +55,7 @@ pub fn insight(
         return Some(Insight { text, about: About::Idle });
     }
     let sentence = saturation(&projection.total, projection.elapsed(), snapshot)
+        .or_else(|| convoy(snapshot, projection, answer))
         .or_else(|| longest_wait(snapshot, projection, answer))
         .or_else(|| quiet(snapshot, projection));
     if let Some(text) = sentence {
@@ -115,10 +116,35 @@ fn saturation(total: &Totals, elapsed: Ns, snapshot: &Snapshot) -> Option<String
     })
 }
 
-/// Returns the thread that waits longest without waiting for work.
+/// Returns what a thread waits for, as far as that is known.
+fn waits_for(
+    snapshot: &Snapshot,
+    thread: &ThreadNow,
+    answer: &dyn Fn(&Asked) -> Option<WaitsFor>,
+) -> Option<WaitsFor> {
+    let asked = Asked::of(snapshot, thread)?;
+    answer(&asked).or_else(|| describe(&asked, &Facts::default()))
+}
+
+/// Says how many threads wait for one lock, and who holds it.
+fn convoy(
+    snapshot: &Snapshot,
+    projection: &Projection,
+    answer: &dyn Fn(&Asked) -> Option<WaitsFor>,
+) -> Option<String> {
+    let convoy = projection.now.convoy?;
+    let thread = snapshot.threads.iter().find(|thread| thread.thread == convoy.longest)?;
+    // Of other locks the address says nothing.
+    let is_lock = |waits: &WaitsFor| ["mutex", "rwlock", "lock"].contains(&waits.what);
+    let lock = waits_for(snapshot, thread, answer).filter(is_lock)?;
+    let (threads, busy) = (convoy.threads, projection.now.busy_count());
+    Some(format!("{threads} of {busy} busy threads wait for one {lock}"))
+}
+
+/// Returns the thread that the sentence is about: in a convoy, or the one that waits longest.
 fn longest(snapshot: &Snapshot, projection: &Projection) -> Option<(ThreadNow, State)> {
     let state = |t: &ThreadNow| t.state.resolve(snapshot.tables.futex_kind(t.stack));
-    let key = projection.now.longest_wait?;
+    let key = projection.now.convoy.map(|convoy| convoy.longest).or(projection.now.longest_wait)?;
     let thread = snapshot.threads.iter().find(|thread| thread.thread == key)?;
     Some((*thread, state(thread)))
 }
@@ -141,10 +167,7 @@ fn longest_wait(
         60..3600 => format!("{} min", seconds / 60),
         _ => format!("{} h", seconds / 3600),
     };
-    let asked = Asked::of(snapshot, &thread);
-    let answer =
-        asked.and_then(|asked| answer(&asked).or_else(|| describe(&asked, &Facts::default())));
-    let what = match answer {
+    let what = match waits_for(snapshot, &thread, answer) {
         Some(waits) if waits.what != "futex" => waits.to_string(),
         _ => state.word().to_owned(),
     };

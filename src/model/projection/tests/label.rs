@@ -3,7 +3,7 @@
 use super::*;
 use crate::model::facts::snapshot::ThreadNow;
 use crate::model::projection::settings::Level;
-use crate::model::vocabulary::frame::{Ns, SECOND};
+use crate::model::vocabulary::frame::{Ns, SECOND, Syscall};
 
 fn at(level: Level) -> Settings {
     Settings { level, ..Settings::default() }
@@ -136,6 +136,30 @@ fn that_there_is_nothing_to_see_is_said_of_the_threads_that_pass_the_filters() {
     let all = Settings { level: Level::All, ..of_threads("^pool") };
     assert_eq!(moment.insight(&all), Some(idle), "though it is shown");
     assert_eq!(moment.insight(&of_threads("^none")), None);
+}
+
+#[test]
+fn a_convoy_is_counted_and_its_longest_wait_is_asked_for() {
+    // Of `waiting` threads at one address, three at others, and some that wait for something else.
+    for (waiting, others, expected) in [
+        (4, 0, "4 of 7 busy threads wait for one mutex 0x7000"),
+        (4, 1, "4 of 8 busy threads wait for one mutex 0x7000"),
+        (4, 2, "page-0 waits 20 s: mutex 0x7000"),
+        (3, 0, "page-0 waits 20 s: mutex 0x7000"),
+    ] {
+        let mut moment = Moment::new();
+        moment.threads.clear();
+        let lock = ("start_thread;serve;pthread_mutex_lock", State::Lock);
+        let mut wait = |name: String, since: Ns, number, at| {
+            let thread = waits(&mut moment.world, &name, lock, since);
+            let syscall = Some(Syscall { number, args: [at, 0, 2, 0, 0, 0] });
+            moment.threads.push(ThreadNow { syscall, ..thread });
+        };
+        (0..waiting).for_each(|nth| wait(format!("page-{nth}"), 80 * SECOND + nth, 202, 0x7000));
+        (0..3).for_each(|nth| wait(format!("other-{nth}"), 90 * SECOND + nth, 202, 0x8000 + nth));
+        (0..others).for_each(|nth| wait(format!("file-{nth}"), 95 * SECOND + nth, 72, 0x7000));
+        assert_eq!(moment.says(&at(Level::Mine)), expected, "{waiting} {others}");
+    }
 }
 
 #[test]
