@@ -82,6 +82,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "unwinder",
             "process",
             "model::facts::tables",
+            "model::vocabulary::java_launch",
             "model::vocabulary::java_packages",
         ],
     ),

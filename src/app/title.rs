@@ -1,6 +1,7 @@
 //! The name of a target: what a user calls it, not what started it.
 
 use crate::model::facts::snapshot::Target;
+use crate::model::vocabulary::java_launch::{Launch, Runs};
 
 /// Returns the program's name and the language whose runtime executes it, if its command line shows
 /// one: `("shop.jar", Some("java"))`, `("manage.py", Some("python3"))`, `("redis-server", None)`.
@@ -20,20 +21,11 @@ pub fn title(target: &Target) -> (&str, Option<&str>) {
 }
 
 /// Returns the jar or the main class.
-fn java<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    while let Some(word) = words.next() {
-        match word {
-            "-jar" => return words.next().map(base),
-            "-cp" | "-classpath" | "--class-path" | "-p" | "--module-path" | "--add-modules"
-            | "--add-opens" | "--add-exports" | "--add-reads" => {
-                words.next();
-            }
-            "-m" | "--module" => return words.next().map(last_part),
-            option if option.starts_with(['-', '@']) => {}
-            class => return Some(last_part(class)),
-        }
-    }
-    None
+fn java<'a>(words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    Some(match Launch::of(words).runs? {
+        Runs::Jar(path) => base(path),
+        Runs::Class(class) | Runs::Module(class) => last_part(class),
+    })
 }
 
 /// Returns the script, or the module of `-m`.

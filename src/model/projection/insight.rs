@@ -181,8 +181,7 @@ fn quiet(snapshot: &Snapshot, projection: &Projection) -> Option<String> {
         return None;
     }
     let cores = (snapshot.session.cores_milli as f64 / 100.0).round() / 10.0;
-    let mut text =
-        format!("nothing stands out: {:.2} of {cores} cores are used", total.cores(elapsed));
+    let mut text = format!("nothing stands out: cpu {:.2} of {cores}", total.cores(elapsed));
     match projection.hidden.idle_threads {
         0 => {}
         1 => text.push_str(", 1 thread only waits for work"),

@@ -6,6 +6,7 @@
 //! frame              frames, stacks, and the events that capture emits
 //! state              what a thread is doing, by its system call
 //! role               whose code a frame is
+//! java_launch        what a Java program runs, by its command line
 //! java_packages      well-known packages
 //! host_load          how busy the host is
 //! qualified          the parts of a demangled name
@@ -15,6 +16,7 @@
 
 pub mod frame;
 pub mod host_load;
+pub mod java_launch;
 pub mod java_packages;
 pub mod qualified;
 pub mod role;

@@ -1,7 +1,6 @@
 //! Whose code a Java class is: the program's or a library's, by the jar or directory it is in.
 //!
 //! ```text
-//! launch   what the command line says: main class, class path
 //! jar      the classes in a jar, and in the jars in it
 //! rules    place and name of a class -> its origin
 //! program  the files of one process
@@ -12,13 +11,12 @@
 //! one that was deleted.
 
 pub mod jar;
-mod launch;
 mod program;
 mod rules;
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use crate::model::vocabulary::java_packages;
@@ -41,7 +39,7 @@ struct Shared {
     known: HashMap<Arc<str>, Option<Origin>>,
     /// The number of classes that were requested and are not known yet.
     missing: usize,
-    /// None before the first program, or if there is no thread.
+    /// `None` before the first program, or if there is no thread.
     requests: Option<Sender<Request>>,
 }
 
@@ -56,18 +54,14 @@ impl ClassOrigins {
         let mut shared = self.shared();
         if shared.requests.is_none() {
             let (sender, receiver) = channel();
-            // The thread must not keep the sender alive.
-            let answers = Arc::downgrade(&self.0);
-            let worker = Worker { programs: Vec::new(), open: Vec::new() };
-            let answer = move |class: Arc<str>, origin| {
-                if let Some(shared) = answers.upgrade() {
-                    let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                    shared.missing = shared.missing.saturating_sub(1);
-                    shared.known.insert(class, Some(origin));
-                }
+            let worker = Worker {
+                programs: Vec::new(),
+                open: Vec::new(),
+                // The thread must not keep the sender alive.
+                answers: Answers(Arc::downgrade(&self.0)),
             };
             let thread = std::thread::Builder::new().name("class-origins".into());
-            if thread.spawn(move || worker.run(&receiver, &answer)).is_err() {
+            if thread.spawn(move || worker.run(&receiver)).is_err() {
                 return;
             }
             shared.requests = Some(sender);
@@ -122,14 +116,38 @@ fn outermost(class: &str) -> &str {
     }
 }
 
+/// Where the thread puts its answers. If it ends, also by a panic, all that is open is unknown: no
+/// reader waits for it any more.
+struct Answers(Weak<Mutex<Shared>>);
+
+impl Answers {
+    fn put(&self, class: &Arc<str>, origin: Origin) {
+        let Some(shared) = self.0.upgrade() else { return };
+        let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.missing = shared.missing.saturating_sub(1);
+        shared.known.insert(class.clone(), Some(origin));
+    }
+}
+
+impl Drop for Answers {
+    fn drop(&mut self) {
+        let Some(shared) = self.0.upgrade() else { return };
+        let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.missing = 0;
+        shared.requests = None;
+        shared.known.values_mut().for_each(|origin| *origin = origin.or(Some(Origin::Unknown)));
+    }
+}
+
 struct Worker {
     programs: Vec<Program>,
     /// Classes without an answer, and the time of their request.
     open: Vec<(Arc<str>, Instant)>,
+    answers: Answers,
 }
 
 impl Worker {
-    fn run(mut self, requests: &Receiver<Request>, answer: &dyn Fn(Arc<str>, Origin)) {
+    fn run(mut self, requests: &Receiver<Request>) {
         loop {
             let first = match self.open.is_empty() {
                 true => requests.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -143,7 +161,7 @@ impl Worker {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            self.answer(answer);
+            self.answer();
         }
     }
 
@@ -162,12 +180,13 @@ impl Worker {
     }
 
     /// Answers what the files read so far say, and else reads those that were opened since.
-    fn answer(&mut self, answer: &dyn Fn(Arc<str>, Origin)) {
+    fn answer(&mut self) {
+        let answers = &self.answers;
         let is_answered = |programs: &[Program], class: &Arc<str>| {
             // One program's own class may be another one's library: never hide the user's.
             let origins = || programs.iter().filter_map(|program| program.origin(class));
             let best = origins().find(|origin| *origin == Origin::App).or_else(|| origins().next());
-            best.inspect(|origin| answer(class.clone(), *origin)).is_some()
+            best.inspect(|origin| answers.put(class, *origin)).is_some()
         };
         self.open.retain(|(class, _)| !is_answered(&self.programs, class));
         if self.open.is_empty() {
@@ -179,7 +198,69 @@ impl Worker {
         let programs = &self.programs;
         let is_over = |since| programs.iter().all(|program| program.is_scanned_since(since));
         for (class, _) in self.open.extract_if(.., |(_, since)| is_over(*since)) {
-            answer(class, Origin::Unknown);
+            answers.put(&class, Origin::Unknown);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn until_known(origins: &ClassOrigins, method: &str) -> Origin {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            if let Some(origin) = origins.of_method(method) {
+                return origin;
+            }
+            assert!(origins.is_pending() && Instant::now() < deadline, "{method}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn a_class_is_requested_once_and_answered_on_another_thread() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("BOOT-INF/lib/x.jar");
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let classes: &[(&str, &[u8])] = &[("net/requested/Once.class", b"")];
+        std::fs::write(&path, jar::tests::archive(classes)).unwrap();
+        let _open = std::fs::File::open(path).unwrap();
+        let origins = ClassOrigins::default();
+        assert_eq!(origins.of_method("net.requested.Once.run"), Some(Origin::Unknown), "no Java");
+        origins.attached(std::process::id());
+        assert_eq!(until_known(&origins, "net.requested.Once$Inner.run"), Origin::Library);
+        assert_eq!(origins.of_method("net.requested.Once.run"), Some(Origin::Library), "outermost");
+        assert_eq!(until_known(&origins, "net.requested.Never.run"), Origin::Unknown);
+        assert!(!origins.is_pending());
+        assert_eq!(origins.of_method("java.lang.String.length"), Some(Origin::Unknown));
+        assert_eq!(origins.of_method("main"), Some(Origin::Unknown));
+    }
+
+    #[test]
+    fn no_reader_waits_for_a_thread_that_has_ended() {
+        let origins = ClassOrigins::default();
+        let (sender, receiver) = channel();
+        origins.shared().requests = Some(sender);
+        assert_eq!(origins.of_method("net.Json.of"), None);
+        assert!(origins.is_pending());
+        drop(Answers(Arc::downgrade(&origins.0)));
+        drop(receiver);
+        assert!(!origins.is_pending());
+        assert_eq!(origins.of_method("net.Json.of"), Some(Origin::Unknown));
+        assert_eq!(origins.of_method("net.Other.of"), Some(Origin::Unknown));
+    }
+
+    #[test]
+    fn the_outermost_class_has_no_sign_but_at_its_beginning() {
+        for (class, name) in [
+            ("a.B", "a.B"),
+            ("a.B$C$D", "a.B"),
+            ("a.$Proxy1", "a.$Proxy1"),
+            ("Main$$Lambda", "Main"),
+            ("a$b.C", "a$b.C"),
+        ] {
+            assert_eq!(outermost(class), name);
         }
     }
 }

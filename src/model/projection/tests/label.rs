@@ -165,7 +165,7 @@ fn a_convoy_is_counted_and_its_longest_wait_is_asked_for() {
 #[test]
 fn a_program_at_rest_is_said_to_be_one() {
     // One core; `elapsed` is 100 ns.
-    let rest = "nothing stands out: 0.01 of 1 cores are used";
+    let rest = "nothing stands out: cpu 0.01 of 1";
     for (idle, busy, expected) in [
         (0, 1, rest.to_owned()),
         (1, 1, format!("{rest}, 1 thread only waits for work")),
