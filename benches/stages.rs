@@ -30,9 +30,9 @@ use sampletop::model::facts::snapshot::{Health, Session, Snapshot, Target};
 use sampletop::model::facts::tables::{FrameKind, Location, Named};
 use sampletop::model::projection::settings::{Metric, Range, Settings};
 use sampletop::model::projection::{Projector, RowOf};
+use sampletop::model::vocabulary::event::{Counters, Event, Observation, Seen, Tick};
 use sampletop::model::vocabulary::frame::{
-    Counters, Event, FileId, FrameCode, Ns, Observation, RawFrame, RawName, SECOND, Seen,
-    ThreadKey, Tick,
+    FileId, FrameCode, Ns, RawFrame, RawName, SECOND, ThreadKey,
 };
 use sampletop::process::mapped_files::Files;
 use sampletop::process::memory::Memory;

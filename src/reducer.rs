@@ -17,7 +17,8 @@ use crate::clock;
 use crate::model::facts::recorder::{Former, Limits, Recorder, View};
 use crate::model::facts::snapshot::{Health, Session, Snapshot, Target};
 use crate::model::facts::tables::Named;
-use crate::model::vocabulary::frame::{Event, Ns, RawFrame};
+use crate::model::vocabulary::event::Event;
+use crate::model::vocabulary::frame::{Ns, RawFrame};
 use crate::model::vocabulary::host_load::HostLoad;
 use crate::runtimes::frame_and_thread_names::Names;
 use crate::symbols::Symbols;
@@ -482,7 +483,7 @@ impl OwnCpu {
 mod tests {
     use super::*;
     use crate::capture::event_ring;
-    use crate::model::vocabulary::frame::{Losses, Tick};
+    use crate::model::vocabulary::event::{Losses, Tick};
 
     fn session() -> Session {
         Session {

@@ -13,9 +13,11 @@ use sampletop::model::facts::tables::{FrameKind, Location, Named, Tier};
 use sampletop::model::projection::settings::{
     Filter, Filters, Level, Metric, Range, RollUp, Settings,
 };
+use sampletop::model::vocabulary::event::{
+    Counters, Event, Losses, Observation, Seen, Syscall, Tick,
+};
 use sampletop::model::vocabulary::frame::{
-    Counters, Event, FileId, FrameCode, Losses, Marker, Ns, Observation, RawFrame, RawName, SECOND,
-    Seen, Syscall, ThreadKey, Tick,
+    FileId, FrameCode, Marker, Ns, RawFrame, RawName, SECOND, ThreadKey,
 };
 use serde_json::Value;
 

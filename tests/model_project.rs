@@ -12,9 +12,9 @@ use sampletop::model::projection::settings::{
     Filter, Filters, Grouping, Metric, Range, RollUp, Settings,
 };
 use sampletop::model::projection::{Projection, Projector, Totals, project};
+use sampletop::model::vocabulary::event::{Counters, Event, Observation, Seen, Syscall, Tick};
 use sampletop::model::vocabulary::frame::{
-    Counters, Event, FileId, FrameCode, Ns, Observation, RawFrame, RawName, SECOND, Seen, Syscall,
-    ThreadKey, Tick,
+    FileId, FrameCode, Ns, RawFrame, RawName, SECOND, ThreadKey,
 };
 
 const MS: Ns = 1_000_000;

@@ -9,7 +9,8 @@ use std::process::Command;
 
 use common::Running;
 use sampletop::model::projection::waits::{Asked, Lock};
-use sampletop::model::vocabulary::frame::{Syscall, ThreadKey};
+use sampletop::model::vocabulary::event::Syscall;
+use sampletop::model::vocabulary::frame::ThreadKey;
 use sampletop::process::threads::{Doing, Tasks};
 use sampletop::process::waits::Waits;
 use serde_json::Value;

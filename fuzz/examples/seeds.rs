@@ -16,9 +16,10 @@ use sampletop::config::Format;
 use sampletop::formats;
 use sampletop::formats::saved;
 use sampletop::model::projection::settings::Settings;
-use sampletop::model::vocabulary::frame::{
-    Counters, Event, Losses, Observation, RawFrame, RawName, Seen, Syscall, ThreadKey, Tick,
+use sampletop::model::vocabulary::event::{
+    Counters, Event, Losses, Observation, Seen, Syscall, Tick,
 };
+use sampletop::model::vocabulary::frame::{RawFrame, RawName, ThreadKey};
 use sampletop_fuzz::image::{self, CODE, Function, IMAGE, STACK};
 use sampletop_fuzz::{ALTERNATE, DWARF_SECTIONS, TABLES, piece, sessions, token};
 

@@ -13,9 +13,8 @@
 use ringbuf::traits::{Consumer, Observer, Producer, Split};
 use ringbuf::{HeapCons, HeapProd, HeapRb};
 
-use crate::model::vocabulary::frame::{
-    Counters, Event, Losses, Ns, Observation, RawFrame, RawName, Seen, Syscall, ThreadKey, Tick,
-};
+use crate::model::vocabulary::event::{Counters, Event, Losses, Observation, Seen, Syscall, Tick};
+use crate::model::vocabulary::frame::{Ns, RawFrame, RawName, ThreadKey};
 
 /// Maximum frames of a record. [`Writer::push`] drops longer stacks; unwinders stop far earlier.
 pub const MAX_FRAMES: usize = 8_192;

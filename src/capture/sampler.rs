@@ -34,7 +34,8 @@ use crate::capture::sampler::process::Process;
 use crate::capture::schedule::{Random, Schedule};
 use crate::capture::{Control, Plan, Status, Walkers};
 use crate::clock::{cpu_of_process, monotonic};
-use crate::model::vocabulary::frame::{Event, Losses, Ns, SECOND, Tick};
+use crate::model::vocabulary::event::{Event, Losses, Tick};
+use crate::model::vocabulary::frame::{Ns, SECOND};
 use crate::process::target::{AttachError, Target};
 use crate::process::threads::{Descriptors, raise_descriptor_limit};
 

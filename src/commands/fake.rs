@@ -10,10 +10,8 @@ use crate::model::facts::recorder::{Limits, Recorder};
 use crate::model::facts::snapshot::{Health, Session, Snapshot, Target, Wanted};
 
 use crate::model::projection::waits::{Answer, Asked};
-use crate::model::vocabulary::frame::{
-    Counters, Event, Losses, Marker, Ns, Observation, RawFrame, RawName, SECOND, Seen, Syscall,
-    ThreadKey, Tick,
-};
+use crate::model::vocabulary::event::{Counters, Event, Losses, Observation, Seen, Syscall, Tick};
+use crate::model::vocabulary::frame::{Marker, Ns, RawFrame, RawName, SECOND, ThreadKey};
 use crate::session::source::{Progress, Source, Waited};
 
 /// 2026-01-02T03:04:05Z.

@@ -7,7 +7,8 @@ use crate::model::facts::history::History;
 use crate::model::facts::snapshot::{Health, Session, Snapshot, Target};
 use crate::model::facts::tables::{FrameKind, Location, Tables};
 use crate::model::projection::{Projection, Totals, test_projections};
-use crate::model::vocabulary::frame::{Losses, SECOND};
+use crate::model::vocabulary::event::Losses;
+use crate::model::vocabulary::frame::SECOND;
 use crate::model::vocabulary::state::State;
 
 pub const MS: u64 = 1_000_000;

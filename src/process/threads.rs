@@ -18,7 +18,8 @@ use rustix::fs::{Dir, Mode, OFlags, openat};
 use rustix::io::Errno;
 
 use crate::clock;
-use crate::model::vocabulary::frame::{Counters, Ns, RawName, SECOND, Syscall};
+use crate::model::vocabulary::event::{Counters, Syscall};
+use crate::model::vocabulary::frame::{Ns, RawName, SECOND};
 
 /// Why a thread's file could not be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -95,7 +95,8 @@ pub fn observe_once(batch: Vec<Asked>, timeout: Duration) -> Vec<Answer> {
 mod tests {
     use super::*;
     use crate::model::projection::waits::Lock;
-    use crate::model::vocabulary::frame::{Syscall, ThreadKey};
+    use crate::model::vocabulary::event::Syscall;
+    use crate::model::vocabulary::frame::ThreadKey;
 
     /// Returns a request for a thread that cannot exist (PID_MAX_LIMIT is 2^22).
     fn unknown(tid: u32) -> Asked {

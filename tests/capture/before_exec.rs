@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sampletop::capture::{Control, Plan};
 use sampletop::config::CaptureChoice;
-use sampletop::model::vocabulary::frame::{Event, Seen};
+use sampletop::model::vocabulary::event::{Event, Seen};
 use sampletop::process::launch::{Launch, LaunchOutput};
 
 use crate::bpf::works;

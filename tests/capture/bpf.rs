@@ -8,7 +8,8 @@ use sampletop::capture::bpf::{Bpf, Counts, Repeats, Single, Visit, VisitMethod, 
 use sampletop::capture::stack_reader::StackReader;
 use sampletop::capture::thread_scan::parked_rotation::{self, PARKED_AFTER, RESTLESS};
 use sampletop::capture::thread_scan::{ScanContext, Stacks, ThreadScan};
-use sampletop::model::vocabulary::frame::{Event, Losses, Ns, Seen, ThreadKey};
+use sampletop::model::vocabulary::event::{Event, Losses, Seen};
+use sampletop::model::vocabulary::frame::{Ns, ThreadKey};
 use sampletop::process::memory::Memory;
 use sampletop::process::threads::Reads;
 

@@ -7,7 +7,7 @@ use sampletop::capture::bpf::{Bpf, Repeats, Single, Visit, VisitMethod};
 use sampletop::capture::perf::Perf;
 use sampletop::clock::monotonic;
 use sampletop::config::CaptureChoice;
-use sampletop::model::vocabulary::frame::{Event, Seen};
+use sampletop::model::vocabulary::event::{Event, Seen};
 
 use crate::bpf::{rows_of, works};
 use crate::common::{Running, build, wait_until, wait_until_all_sleep};

@@ -9,7 +9,8 @@ use sampletop::capture::event_ring::Reader;
 use sampletop::capture::governor::Overhead;
 use sampletop::capture::{Control, Plan};
 use sampletop::config::CaptureChoice;
-use sampletop::model::vocabulary::frame::{Event, Ns, Seen};
+use sampletop::model::vocabulary::event::{Event, Seen};
+use sampletop::model::vocabulary::frame::Ns;
 
 use crate::common::{LIMIT, Running, build};
 use crate::support::*;

@@ -10,9 +10,8 @@ use sampletop::capture::thread_scan::{ScanContext, Stacks, ThreadScan};
 use sampletop::capture::{Plan, Sampler, Walkers};
 use sampletop::clock::monotonic;
 use sampletop::config::CaptureChoice;
-use sampletop::model::vocabulary::frame::{
-    Counters, Event, Losses, Marker, Ns, RawFrame, RawName, Seen, Syscall,
-};
+use sampletop::model::vocabulary::event::{Counters, Event, Losses, Seen, Syscall};
+use sampletop::model::vocabulary::frame::{Marker, Ns, RawFrame, RawName};
 use sampletop::process::memory::Memory;
 use sampletop::process::target::Target;
 use sampletop::unwinder::{Registers, StackBytes, Unwinder, Walk};

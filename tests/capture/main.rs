@@ -28,9 +28,8 @@ use sampletop::capture::thread_scan::parked_rotation::{PARKED_AFTER, RESTLESS};
 use sampletop::capture::thread_scan::{ScanContext, Stacks, ThreadScan};
 use sampletop::clock::monotonic;
 use sampletop::config::CaptureChoice;
-use sampletop::model::vocabulary::frame::{
-    Event, Losses, Marker, Ns, Observation, RawFrame, SECOND, Seen,
-};
+use sampletop::model::vocabulary::event::{Event, Losses, Observation, Seen};
+use sampletop::model::vocabulary::frame::{Marker, Ns, RawFrame, SECOND};
 use sampletop::process::memory::Memory;
 use support::*;
 
@@ -544,7 +543,7 @@ fn stopped_and_uninterruptible_threads_are_told_in_every_round(choice: CaptureCh
     read_until(&mut reader, &mut events, |events| ticks(events) > 10);
     drop(sampler);
     // vfork is 58, clone 56, clone3 435: the C library chooses.
-    let forks = |observation: &&sampletop::model::vocabulary::frame::Observation| matches!(observation.seen, Seen::Disk(Some(call)) if [56, 58, 435].contains(&call.number));
+    let forks = |observation: &&sampletop::model::vocabulary::event::Observation| matches!(observation.seen, Seen::Disk(Some(call)) if [56, 58, 435].contains(&call.number));
     assert_eq!(scan(&events).filter(forks).count(), scan(&events).count());
     assert!(scan(&events).count() >= 10);
     let child = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", target.pid()))

@@ -5,12 +5,12 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use sampletop::config::CaptureChoice;
-use sampletop::model::vocabulary::frame::{Event, Seen};
+use sampletop::model::vocabulary::event::{Event, Seen};
 
 use crate::common::{Running, build, wait_until, wait_until_all_sleep};
 use crate::support::*;
 
-fn last_losses(events: &[Event]) -> sampletop::model::vocabulary::frame::Losses {
+fn last_losses(events: &[Event]) -> sampletop::model::vocabulary::event::Losses {
     events
         .iter()
         .rev()

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use sampletop::capture::Sampler;
 use sampletop::capture::event_ring::Reader;
 use sampletop::config::CaptureChoice;
-use sampletop::model::vocabulary::frame::{Event, FrameCode, Marker, Observation, Seen};
+use sampletop::model::vocabulary::event::{Event, Observation, Seen};
+use sampletop::model::vocabulary::frame::{FrameCode, Marker};
 use sampletop::process::mapped_files::Files;
 
 use crate::bpf::works;

@@ -13,7 +13,8 @@ use sampletop::capture::Status;
 use sampletop::clock::cpu_of_process;
 use sampletop::clock::monotonic;
 use sampletop::config::CaptureChoice;
-use sampletop::model::vocabulary::frame::{Event, Ns, Observation, Seen};
+use sampletop::model::vocabulary::event::{Event, Observation, Seen};
+use sampletop::model::vocabulary::frame::Ns;
 
 use crate::common::{Running, build, skipped};
 use crate::support::*;

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use sampletop::capture::Sampler;
 use sampletop::capture::event_ring::Reader;
 use sampletop::config::CaptureChoice;
-use sampletop::model::vocabulary::frame::{Event, FrameCode, Losses, Ns, Observation, Seen};
+use sampletop::model::vocabulary::event::{Event, Losses, Observation, Seen};
+use sampletop::model::vocabulary::frame::{FrameCode, Ns};
 use sampletop::process::mapped_files::Files;
 use sampletop::process::target::Target;
 

@@ -9,9 +9,8 @@ use sampletop::capture::event_ring::Reader;
 use sampletop::capture::thread_scan::parked_rotation::PARKED_AFTER;
 use sampletop::capture::{MakeUnwinder, Plan, Sampler, Walkers};
 use sampletop::config::{CaptureChoice, UnwinderChoice};
-use sampletop::model::vocabulary::frame::{
-    Event, FileId, FrameCode, Ns, Observation, RawFrame, ThreadKey,
-};
+use sampletop::model::vocabulary::event::{Event, Observation};
+use sampletop::model::vocabulary::frame::{FileId, FrameCode, Ns, RawFrame, ThreadKey};
 use sampletop::process::target::Target;
 use sampletop::unwinder::{Registers, StackBytes, Unwinder, Walk};
 

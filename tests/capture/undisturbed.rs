@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use sampletop::config::CaptureChoice;
-use sampletop::model::vocabulary::frame::{Event, Seen};
+use sampletop::model::vocabulary::event::{Event, Seen};
 
 use crate::bpf::works;
 use crate::common::{LIMIT, Running, build, wait_until};

@@ -4,7 +4,8 @@
 use super::support::*;
 use sampletop::model::facts::recorder::Limits;
 use sampletop::model::projection::settings::Range;
-use sampletop::model::vocabulary::frame::{Event, Observation, RawName, Seen, Tick};
+use sampletop::model::vocabulary::event::{Event, Observation, Seen, Tick};
+use sampletop::model::vocabulary::frame::RawName;
 
 #[test]
 fn the_span_since_the_last_observation_goes_to_the_new_one() {

@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 use sampletop::model::facts::recorder::{Limits, Recorder};
 use sampletop::model::facts::tables::{FrameId, FrameKind, Location, Named, StackId};
 use sampletop::model::projection::settings::Range;
-use sampletop::model::vocabulary::frame::{
-    Event, FrameCode, Marker, Observation, RawFrame, RawName, Seen, Syscall, ThreadKey, Tick,
-};
+use sampletop::model::vocabulary::event::{Event, Observation, Seen, Syscall, Tick};
+use sampletop::model::vocabulary::frame::{FrameCode, Marker, RawFrame, RawName, ThreadKey};
 
 use super::support::*;
 

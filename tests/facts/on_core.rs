@@ -1,7 +1,7 @@
 //! Which runnable threads are on a core, where the others are, and where the last of a thread's
 //! time goes.
 
-use sampletop::model::vocabulary::frame::Seen;
+use sampletop::model::vocabulary::event::Seen;
 use sampletop::model::vocabulary::state::{RawState, State};
 
 use super::support::*;

@@ -2,9 +2,8 @@
 //! sampler that observes them.
 
 use proptest::prelude::*;
-use sampletop::model::vocabulary::frame::{
-    Counters, Event, Ns, Observation, RawName, Seen, Syscall, ThreadKey, Tick,
-};
+use sampletop::model::vocabulary::event::{Counters, Event, Observation, Seen, Syscall, Tick};
+use sampletop::model::vocabulary::frame::{Ns, RawName, ThreadKey};
 
 use super::support::{EPOLL, FUTEX, MS, PID, READ, SECOND, START, code};
 

@@ -6,10 +6,10 @@ use sampletop::model::facts::history::Weights;
 use sampletop::model::facts::recorder::{Limits, Recorder, View};
 use sampletop::model::facts::tables::StackId;
 use sampletop::model::projection::settings::Range;
-use sampletop::model::vocabulary::frame::{
-    Counters, Event, FileId, FrameCode, Losses, Ns, Observation, RawFrame, RawName, Seen, Syscall,
-    ThreadKey, Tick,
+use sampletop::model::vocabulary::event::{
+    Counters, Event, Losses, Observation, Seen, Syscall, Tick,
 };
+use sampletop::model::vocabulary::frame::{FileId, FrameCode, Ns, RawFrame, RawName, ThreadKey};
 
 pub const PID: u32 = 42;
 pub const MS: Ns = 1_000_000;

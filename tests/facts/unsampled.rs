@@ -1,9 +1,8 @@
 //! Time without a sample of its own: whose stacks get it, and that the shares are correct.
 
 use sampletop::model::facts::recorder::View;
-use sampletop::model::vocabulary::frame::{
-    Event, Observation, RawFrame, RawName, Seen, Syscall, ThreadKey,
-};
+use sampletop::model::vocabulary::event::{Event, Observation, Seen, Syscall};
+use sampletop::model::vocabulary::frame::{RawFrame, RawName, ThreadKey};
 use sampletop::model::vocabulary::state::{RawState, State};
 
 use super::support::*;
@@ -22,7 +21,7 @@ fn apply(
     stack: Vec<RawFrame>,
     run_us: Option<u64>,
 ) {
-    let counters = run_us.map(|us| sampletop::model::vocabulary::frame::Counters {
+    let counters = run_us.map(|us| sampletop::model::vocabulary::event::Counters {
         run_ns: us * 1_000,
         delay_ns: 0,
         runs: us + 1,
@@ -235,7 +234,7 @@ fn threads_that_wait_for_a_core_are_ready_where_they_were_sampled() {
             let run_ns = ran * 1_000;
             let delay_ns = if ran == 0 { 0 } else { at * MS - run_ns };
             let counters =
-                Some(sampletop::model::vocabulary::frame::Counters { run_ns, delay_ns, runs: ran });
+                Some(sampletop::model::vocabulary::event::Counters { run_ns, delay_ns, runs: ran });
             let (thread, name) = (thread(tid as u32 + 1), RawName::new(b"rank"));
             let observation =
                 Observation { counters, ..Observation::new(START + at * MS, thread, name, seen) };

@@ -6,9 +6,11 @@ use sampletop::model::facts::history::History;
 use sampletop::model::facts::recorder::{Limits, Recorder};
 use sampletop::model::facts::snapshot::{Health, Session, Snapshot, Target, Wanted};
 use sampletop::model::facts::tables::{FrameKind, Location, Named, Tables, Tier};
+use sampletop::model::vocabulary::event::{
+    Counters, Event, Losses, Observation, Seen, Syscall, Tick,
+};
 use sampletop::model::vocabulary::frame::{
-    Counters, Event, FileId, FrameCode, Losses, Marker, Ns, Observation, RawFrame, RawName, SECOND,
-    Seen, Syscall, ThreadKey, ThreadKind, Tick,
+    FileId, FrameCode, Marker, Ns, RawFrame, RawName, SECOND, ThreadKey, ThreadKind,
 };
 use sampletop::model::vocabulary::role::{Origin, Origins};
 

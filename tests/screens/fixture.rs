@@ -7,9 +7,11 @@ use sampletop::model::facts::recorder::{Limits, Recorder};
 use sampletop::model::facts::snapshot::{Health, Session, Snapshot, Target, Wanted};
 use sampletop::model::facts::tables::{FrameKind, Location, Named, Tier};
 use sampletop::model::projection::waits::{Answer, Asked, Facts, Time, describe};
+use sampletop::model::vocabulary::event::{
+    Counters, Event, Losses, Observation, Seen, Syscall, Tick,
+};
 use sampletop::model::vocabulary::frame::{
-    Counters, Event, FileId, FrameCode, Losses, Marker, Ns, Observation, RawFrame, RawName, SECOND,
-    Seen, Syscall, ThreadKey, ThreadKind, Tick,
+    FileId, FrameCode, Marker, Ns, RawFrame, RawName, SECOND, ThreadKey, ThreadKind,
 };
 
 pub const MS: Ns = 1_000_000;

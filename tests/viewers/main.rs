@@ -338,8 +338,9 @@ const HOSTILE: [&str; 8] = [
 fn hostile() -> Snapshot {
     use sampletop::model::facts::recorder::{Limits, Recorder};
     use sampletop::model::facts::tables::{FrameKind, Location, Named};
+    use sampletop::model::vocabulary::event::{Counters, Event, Observation, Seen};
     use sampletop::model::vocabulary::frame::{
-        Counters, Event, FileId, FrameCode, Observation, RawFrame, RawName, SECOND, Seen, ThreadKey,
+        FileId, FrameCode, RawFrame, RawName, SECOND, ThreadKey,
     };
     let start = 1000 * SECOND;
     let mut recorder = Recorder::new(start, Limits::default());

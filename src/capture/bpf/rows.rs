@@ -2,7 +2,8 @@
 //! in program.bpf.c).
 
 use crate::capture::kernel_ring::{KERNEL_FRAMES, kernel_frame};
-use crate::model::vocabulary::frame::{Counters, Marker, Ns, RawFrame, RawName, SECOND, Syscall};
+use crate::model::vocabulary::event::{Counters, Syscall};
+use crate::model::vocabulary::frame::{Marker, Ns, RawFrame, RawName, SECOND};
 use crate::unwinder::Registers;
 
 /// Size of a row, bytes.

@@ -5,7 +5,8 @@ use crate::capture::backend::Kind;
 use crate::capture::sampler::process::Process;
 use crate::capture::sampler::{Core, MAX_FINAL_WAIT, MAX_PENDING};
 use crate::clock::{monotonic, thread_cpu};
-use crate::model::vocabulary::frame::{Event, Losses, Ns};
+use crate::model::vocabulary::event::{Event, Losses};
+use crate::model::vocabulary::frame::Ns;
 use crate::process::threads::CounterSource;
 
 impl Core {

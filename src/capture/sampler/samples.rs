@@ -4,9 +4,8 @@ use crate::capture::perf::Perf;
 use crate::capture::ptrace::{Caught, CaughtStack};
 use crate::capture::sampler::Core;
 use crate::capture::thread_scan::{Moved, count_walk};
-use crate::model::vocabulary::frame::{
-    Event, Marker, Ns, Observation, RawFrame, RawName, Seen, ThreadKey,
-};
+use crate::model::vocabulary::event::{Event, Observation, Seen};
+use crate::model::vocabulary::frame::{Marker, Ns, RawFrame, RawName, ThreadKey};
 use crate::unwinder::{Registers, StackBytes, Walk};
 
 /// Maximum walks of the samples before a report of new code, per call. Stacks in replaced code end

@@ -11,7 +11,8 @@ use crate::capture::thread_scan::{
     LastSeen, ScanContext, ThreadScan, ThreadState, not_readable, seen_of_state,
 };
 use crate::clock::monotonic;
-use crate::model::vocabulary::frame::{Marker, Ns, Observation, Seen};
+use crate::model::vocabulary::event::{Observation, Seen};
+use crate::model::vocabulary::frame::{Marker, Ns};
 use crate::process::threads::{Tasks, ThreadFiles};
 use crate::unwinder::{StackBytes, Walk};
 

@@ -40,10 +40,8 @@ use crate::capture::thread_scan::parked_rotation::ParkedRotation;
 use crate::capture::thread_scan::proc_files::ScanPosition;
 pub use crate::capture::thread_scan::stacks::Stacks;
 use crate::clock::monotonic;
-use crate::model::vocabulary::frame::{
-    Counters, Event, FrameCode, Losses, Marker, Ns, Observation, RawFrame, RawName, Seen, Syscall,
-    ThreadKey,
-};
+use crate::model::vocabulary::event::{Counters, Event, Losses, Observation, Seen, Syscall};
+use crate::model::vocabulary::frame::{FrameCode, Marker, Ns, RawFrame, RawName, ThreadKey};
 use crate::process::threads::{CounterSource, Descriptors, ReadError, Reads, Tasks, ThreadFiles};
 use crate::unwinder::Walk;
 

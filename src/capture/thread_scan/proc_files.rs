@@ -6,7 +6,8 @@ use crate::capture::thread_scan::{
     LastSeen, ScanContext, ThreadScan, ThreadState, not_readable, seen_of_state,
 };
 use crate::clock::monotonic;
-use crate::model::vocabulary::frame::{Ns, Observation};
+use crate::model::vocabulary::event::Observation;
+use crate::model::vocabulary::frame::Ns;
 use crate::process::threads::{CounterSource, Doing, ReadError, Tasks, ThreadFiles};
 use crate::unwinder::Walk;
 

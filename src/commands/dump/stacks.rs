@@ -107,9 +107,10 @@ mod tests {
     use crate::model::facts::recorder::{Limits, Recorder};
     use crate::model::facts::snapshot;
     use crate::model::projection::waits::{Answer, Asked};
-    use crate::model::vocabulary::frame::{
-        Counters, Event, Losses, Observation, RawName, Seen, Syscall, Tick,
+    use crate::model::vocabulary::event::{
+        Counters, Event, Losses, Observation, Seen, Syscall, Tick,
     };
+    use crate::model::vocabulary::frame::RawName;
     use crate::model::vocabulary::state::{RawState, State};
     use crate::session::source::{Progress, Source, Waited};
 

@@ -1,10 +1,8 @@
 use super::*;
 use crate::formats::fixture;
 use crate::model::facts::recorder::{Limits, Recorder};
-use crate::model::vocabulary::frame::{
-    Counters, Event, FileId, FrameCode, Observation, RawFrame, RawName, SECOND, Seen, Syscall,
-    ThreadKey, Tick,
-};
+use crate::model::vocabulary::event::{Counters, Event, Observation, Seen, Syscall, Tick};
+use crate::model::vocabulary::frame::{FileId, FrameCode, RawFrame, RawName, SECOND, ThreadKey};
 
 const START: Ns = fixture::START;
 const MS: u64 = fixture::MS;

@@ -4,9 +4,8 @@ use serde_json::Value;
 use super::*;
 use crate::formats::fixture::{self, Stack, nesting, ran, service, stack, waited};
 use crate::model::facts::recorder::{Limits, Recorder};
-use crate::model::vocabulary::frame::{
-    Event, FileId, FrameCode, Observation, RawFrame, RawName, Seen, Syscall, ThreadKey,
-};
+use crate::model::vocabulary::event::{Event, Observation, Seen, Syscall};
+use crate::model::vocabulary::frame::{FileId, FrameCode, RawFrame, RawName, ThreadKey};
 
 fn written(stacks: &[Stack]) -> String {
     let mut out = Vec::new();

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use super::bytes::{LONGEST, Put, Take};
 use super::{history, tables};
 use crate::model::facts::snapshot::{Health, Session, Snapshot, Target, Wanted};
-use crate::model::vocabulary::frame::{Losses, Ns};
+use crate::model::vocabulary::event::Losses;
+use crate::model::vocabulary::frame::Ns;
 
 /// Numbers of all entries in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -7,7 +7,8 @@ use super::tables::BLOCK;
 use super::{Budget, kind};
 use crate::model::facts::snapshot::ThreadNow;
 use crate::model::facts::tables::{NameId, StackId, Tables};
-use crate::model::vocabulary::frame::{Syscall, ThreadKey};
+use crate::model::vocabulary::event::Syscall;
+use crate::model::vocabulary::frame::ThreadKey;
 use crate::model::vocabulary::state::{RawState, State};
 
 pub fn write(threads: &[ThreadNow], out: &mut dyn Write) -> io::Result<()> {

@@ -16,9 +16,8 @@ use crate::model::facts::snapshot::ThreadNow;
 use crate::model::facts::tables::{NameId, Named, Tables};
 use crate::model::facts::thread::{Seen, What};
 use crate::model::facts::weigh::{Markers, Weigher};
-use crate::model::vocabulary::frame::{
-    self, Event, Losses, Marker, Ns, Observation, RawFrame, RawName, SECOND, Tick,
-};
+use crate::model::vocabulary::event::{self, Event, Losses, Observation, Tick};
+use crate::model::vocabulary::frame::{Marker, Ns, RawFrame, RawName, SECOND};
 use crate::model::vocabulary::state::{RawState, State};
 
 impl Default for Limits {
@@ -135,14 +134,14 @@ impl Recorder {
 
     fn observe(&mut self, observation: &Observation) {
         let what = match observation.seen {
-            frame::Seen::Running => What::Running,
-            frame::Seen::OnCpu => What::OnCpu(self.interner.stack(&observation.stack)),
-            frame::Seen::Ready => What::Ready(self.interner.stack(&observation.stack)),
-            frame::Seen::Blocked(call) => {
+            event::Seen::Running => What::Running,
+            event::Seen::OnCpu => What::OnCpu(self.interner.stack(&observation.stack)),
+            event::Seen::Ready => What::Ready(self.interner.stack(&observation.stack)),
+            event::Seen::Blocked(call) => {
                 self.waits(observation, RawState::of_blocked(call), Some(call))
             }
-            frame::Seen::Disk(call) => self.waits(observation, RawState::Known(State::Disk), call),
-            frame::Seen::Stopped => self.waits(observation, RawState::Known(State::Stopped), None),
+            event::Seen::Disk(call) => self.waits(observation, RawState::Known(State::Disk), call),
+            event::Seen::Stopped => self.waits(observation, RawState::Known(State::Stopped), None),
         };
         let gone = observation.thread == merged_thread(observation.thread.pid);
         let name = match gone {
@@ -181,7 +180,7 @@ impl Recorder {
         &mut self,
         observation: &Observation,
         state: RawState,
-        syscall: Option<frame::Syscall>,
+        syscall: Option<event::Syscall>,
     ) -> What {
         What::Waits { stack: self.interner.stack(&observation.stack), state, syscall }
     }
@@ -335,6 +334,7 @@ fn percentile_99(values: &VecDeque<Ns>) -> Ns {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::vocabulary::frame::ThreadKey;
 
     #[test]
     fn ticks_of_several_processes_are_one_round() {
@@ -361,9 +361,8 @@ mod tests {
     fn a_thread_keeps_the_name_its_runtime_gave_however_many_others_come() {
         let mut recorder = Recorder::new(0, Limits::default());
         let observe = |at, id, tid| {
-            let (thread, name) =
-                (frame::ThreadKey { pid: 7, tid, start: 1 }, RawName::of_runtime(id));
-            let (seen, counters, stack) = (frame::Seen::Running, None, Vec::new());
+            let (thread, name) = (ThreadKey { pid: 7, tid, start: 1 }, RawName::of_runtime(id));
+            let (seen, counters, stack) = (event::Seen::Running, None, Vec::new());
             Event::Observation(Observation {
                 counters,
                 stack,

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::model::facts::history::History;
 use crate::model::facts::tables::{NameId, Tables};
-use crate::model::vocabulary::frame::{Losses, Ns, ThreadKey};
+use crate::model::vocabulary::event::Losses;
+use crate::model::vocabulary::frame::{Ns, ThreadKey};
 use crate::model::vocabulary::host_load::HostLoad;
 use crate::model::vocabulary::state::State;
 
@@ -102,7 +103,7 @@ pub struct ThreadNow {
     pub state: crate::model::vocabulary::state::RawState,
     /// The start of this wait, or the time of the sample.
     pub since: Ns,
-    pub syscall: Option<crate::model::vocabulary::frame::Syscall>,
+    pub syscall: Option<crate::model::vocabulary::event::Syscall>,
     /// CPU time since the thread's start, ns, as of its last counters; 0 before the first reading.
     pub run_ns: u64,
     /// rbp of `stack` was recovered by searching for linked frame records.

@@ -10,7 +10,8 @@ use crate::model::facts::interner::Carrier;
 use crate::model::facts::snapshot::ThreadNow;
 use crate::model::facts::tables::{NameId, StackId};
 use crate::model::facts::unsampled::{CARRY, Unsampled, Weighed};
-use crate::model::vocabulary::frame::{Counters, Ns, SECOND, Syscall, ThreadKey};
+use crate::model::vocabulary::event::{Counters, Syscall};
+use crate::model::vocabulary::frame::{Ns, SECOND, ThreadKey};
 use crate::model::vocabulary::state::{RawState, State};
 
 /// Maximum lag of a running thread's counters: one kernel tick, at HZ=100.

@@ -26,7 +26,8 @@ use crate::model::facts::tables::{NameId, StackId};
 pub use crate::model::facts::thread::Markers;
 use crate::model::facts::thread::{COUNTER_LAG, Outcome, Rules, Seen, Thread, What};
 use crate::model::facts::unsampled::{Donors, Kind, Orphans, Receiver};
-use crate::model::vocabulary::frame::{Counters, Ns, SECOND, ThreadKey, Tick};
+use crate::model::vocabulary::event::{Counters, Tick};
+use crate::model::vocabulary::frame::{Ns, SECOND, ThreadKey};
 use crate::model::vocabulary::state::{RawState, State};
 
 /// Time after which the facts of exited threads are merged by name, ns.

@@ -3,7 +3,8 @@
 use regex::Regex;
 
 use super::base_marks;
-use super::idle::{self, Mark, Wait};
+use super::idle::Wait;
+use super::idle_marks::{self, Mark};
 use super::monitor;
 use super::roles::role;
 use super::rows::Rows;
@@ -141,7 +142,7 @@ impl Verdicts {
         let location = rows.location(id);
         let function = rows.function_of(id) as usize;
         let known = &mut self.known[function];
-        let mark = *known.idle.get_or_insert_with(|| idle::mark(location));
+        let mark = *known.idle.get_or_insert_with(|| idle_marks::mark(location));
         let by_function = *self.functions[function]
             .get_or_insert_with(|| judge_function(settings, location, mark));
         let interesting = match settings.filters.interesting.active() {

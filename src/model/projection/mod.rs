@@ -6,7 +6,9 @@
 //! fact_reader, rows      history -> cells by group and row; samples: stacks one by one
 //! group, units           groups of threads, roll-ups of functions; filter: hides stacks and frames
 //! roles                  whose code a frame is
-//! idle, thread_base      waiting for work: by lists, by the place in the thread
+//! idle_marks, idle       waiting for work, by lists of frames
+//! base_marks             functions at the base of a thread, by lists
+//! thread_base            waiting for work, by the place in the thread
 //! safepoint              safepoint stops of a Java virtual machine
 //! tree, nodes, totals    the tree and its sums; methods, lines, columns: tables
 //! now                    what the threads do now: busy or waiting for work
@@ -26,6 +28,7 @@ mod fact_reader;
 mod filter;
 mod group;
 mod idle;
+mod idle_marks;
 mod insight;
 mod label;
 mod lines;
@@ -67,7 +70,7 @@ pub use collapse::{Chain, chain, heaviest, is_drawn, is_small, swallowed_by};
 pub use confidence::{Confidence, HITS_NEEDED, confidence, seconds_for_one_percent};
 pub use filter::role_of;
 pub use group::{ALL, INTERNAL, NO_MATCH};
-pub(in crate::model) use idle::{Mark, mark};
+pub(in crate::model) use idle_marks::{Mark, mark};
 pub use insight::{About, Insight, asked as asked_for_insight, insight};
 pub use label::{Label, label};
 pub use methods::Method;

@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::idle::{self, Mark};
+use super::idle_marks::{self, Mark};
 use super::{monitor, safepoint};
 use crate::model::facts::redacted;
 use crate::model::facts::tables::{FrameKind, Location};
@@ -176,7 +176,7 @@ pub(super) fn role_by_place(location: &Location, origin: Origin) -> Role {
 /// the C library is not about waits alone.
 fn is_wait(location: &Location) -> bool {
     let name = &location.function;
-    matches!(idle::mark_of_name(name, location.kind), Mark::Plumbing | Mark::Waits)
+    matches!(idle_marks::mark_of_name(name, location.kind), Mark::Plumbing | Mark::Waits)
 }
 
 /// Returns whether code of V8 is no function of a program: `Builtin:ArrayMap`, `Stub:CEntry`.

@@ -3,7 +3,8 @@
 //! Knows nothing of facts, settings or profiles.
 //!
 //! ```text
-//! frame              frames, stacks, and the events that capture emits
+//! frame              frames, threads and their names
+//! event              what capture observes of threads
 //! state              what a thread is doing, by its system call
 //! role               whose code a frame is
 //! java_launch        what a Java program runs, by its command line
@@ -14,6 +15,7 @@
 //! text               what makes strings of a target safe to show
 //! ```
 
+pub mod event;
 pub mod frame;
 pub mod host_load;
 pub mod java_launch;

@@ -1,6 +1,6 @@
 //! What a thread is doing: nine words, the same everywhere.
 
-use crate::model::vocabulary::frame::Syscall;
+use crate::model::vocabulary::event::Syscall;
 
 /// The state that is shown. Order is the order of display.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]

@@ -23,7 +23,8 @@ use crate::model::projection::waits::{
     Answer, Asked, FUTEX_LOCK_PI, FUTEX_LOCK_PI2, FUTEX_WAIT, FUTEX_WAIT_BITSET, Facts, Lock,
     NAMED, Object, Time, Timer, WaitsFor, describe, read_call,
 };
-use crate::model::vocabulary::frame::{Counters, Ns, SECOND, ThreadKey};
+use crate::model::vocabulary::event::Counters;
+use crate::model::vocabulary::frame::{Ns, SECOND, ThreadKey};
 use crate::model::vocabulary::text::clean_bytes;
 use crate::process::memory::{Memory, ReadMemory};
 use crate::process::target;

@@ -3,7 +3,8 @@
 use super::*;
 use crate::model::facts::snapshot::ThreadNow;
 use crate::model::projection::settings::Level;
-use crate::model::vocabulary::frame::{Ns, SECOND, Syscall};
+use crate::model::vocabulary::event::Syscall;
+use crate::model::vocabulary::frame::{Ns, SECOND};
 
 fn at(level: Level) -> Settings {
     Settings { level, ..Settings::default() }

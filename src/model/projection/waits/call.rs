@@ -1,7 +1,7 @@
 //! System calls in which threads block: their names here, and the argument that refers to the
 //! awaited object. Numbers as in the kernel's `arch/x86/entry/syscalls/syscall_64.tbl` (6.18).
 
-use crate::model::vocabulary::frame::Syscall;
+use crate::model::vocabulary::event::Syscall;
 
 /// What must be looked up to describe a call's wait; addresses are the target's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -16,7 +16,8 @@ use crate::model::facts::futex;
 use crate::model::facts::snapshot::{Snapshot, ThreadNow};
 use crate::model::facts::tables::{FrameKind, Location, StackId, Tables};
 use crate::model::projection::is_monitor_enter;
-use crate::model::vocabulary::frame::{Ns, SECOND, Syscall, ThreadKey};
+use crate::model::vocabulary::event::Syscall;
+use crate::model::vocabulary::frame::{Ns, SECOND, ThreadKey};
 use crate::model::vocabulary::state::{FutexKind, State};
 
 /// A wait to be described.

@@ -8,9 +8,8 @@ use super::*;
 use crate::model::facts::recorder::Recorder;
 use crate::model::facts::tables::Location;
 use crate::model::projection::settings::Range;
-use crate::model::vocabulary::frame::{
-    Counters, Event, Losses, Observation, RawName, Seen, Syscall, Tick,
-};
+use crate::model::vocabulary::event::{Counters, Event, Losses, Observation, Seen, Syscall, Tick};
+use crate::model::vocabulary::frame::RawName;
 
 const MS: u64 = 1_000_000;
 /// 2026-01-02T03:04:05Z.

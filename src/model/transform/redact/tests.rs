@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::model::projection::waits::{Asked, Lock};
-use crate::model::vocabulary::frame::{Syscall, ThreadKey};
+use crate::model::vocabulary::event::Syscall;
+use crate::model::vocabulary::frame::ThreadKey;
 use crate::model::vocabulary::role::Origin;
 
 const KEY: Key = Key([7, 8]);
