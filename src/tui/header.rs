@@ -52,6 +52,8 @@ const TITLE_NAMES: usize = 3;
 const BUSY_HOST: f64 = 50.0;
 /// The collectors' share of the target's CPU time is told from this share on, percent.
 const MANY_COLLECTIONS: f64 = 5.0;
+/// And if they use this part of a core: of a program at rest a share says nothing.
+const BUSY_COLLECTORS: f64 = 0.01;
 
 enum Line {
     Target,
@@ -184,9 +186,11 @@ fn conditions(snapshot: &Snapshot, projection: &Projection) -> String {
             parts.push(format!("throttled {:.0} %", host.throttled_percent));
         }
     }
-    let collectors = projection.collectors_cpu_ns as f64 / all.cpu_ns.max(1) as f64 * 100.0;
-    if collectors >= MANY_COLLECTIONS {
-        parts.push(format!("gc {collectors:.0} %"));
+    let collectors = projection.collectors_cpu_ns as f64;
+    let share = collectors / all.cpu_ns.max(1) as f64 * 100.0;
+    let cores = collectors / projection.elapsed().max(1) as f64;
+    if share >= MANY_COLLECTIONS && cores >= BUSY_COLLECTORS {
+        parts.push(format!("gc {share:.0} %"));
     }
     parts.join(", ")
 }

@@ -265,3 +265,21 @@ fn the_first_screen_names_the_cause() {
         }
     }
 }
+
+#[test]
+fn one_collection_in_a_program_at_rest_is_no_trouble() {
+    let screen = |every: u64| {
+        const COLLECTS: &str = "clone3;start_thread;Thread::call_run;GCTaskThread::run";
+        let collector = move |_, tick: u64| match tick % every {
+            0 => Doing::Runs(COLLECTS),
+            _ => waits(FUTEX, ADDRESS, COLLECTS, tick / every),
+        };
+        let scripts = spring().into_iter().chain(threads("~GC Thread#9", 1, collector)).collect();
+        let mut live = Live::new(80, 24, AppConfig::default());
+        live.send(Input::Snapshot(Arc::new(World::new(scripts).run(40 * SECOND).snapshot())));
+        live.screen()
+    };
+    let (rest, busy) = (screen(400), screen(20));
+    assert!(!rest.contains("gc ") && rest.contains("nothing"), "{rest}");
+    assert!(busy.contains("gc 100 %"), "{busy}");
+}
