@@ -19,7 +19,7 @@ pub enum About {
     Target,
     /// All threads that pass the filters wait for work.
     Idle,
-    /// The measurement: figures may be wrong.
+    /// The measurement: figures may be wrong, or less precise than was asked for.
     Harm,
 }
 
@@ -41,7 +41,7 @@ pub fn insight(
     if snapshot.session.is_foreign() {
         return Some(says("samples of another tool".into()));
     }
-    if let Some(text) = harm(&snapshot.health, interval) {
+    if let Some(text) = harm(&snapshot.health) {
         return Some(Insight { text, about: About::Harm });
     }
     let idle = match projection.only_idle {
@@ -56,16 +56,21 @@ pub fn insight(
     }
     let sentence = saturation(&projection.total, projection.elapsed(), snapshot)
         .or_else(|| convoy(snapshot, projection, answer))
-        .or_else(|| longest_wait(snapshot, projection, answer))
-        .or_else(|| quiet(snapshot, projection));
+        .or_else(|| longest_wait(snapshot, projection, answer));
     if let Some(text) = sentence {
+        return Some(says(text));
+    }
+    if let Some(text) = coarse(&snapshot.health, interval) {
+        return Some(Insight { text, about: About::Harm });
+    }
+    if let Some(text) = quiet(snapshot, projection) {
         return Some(says(text));
     }
     snapshot.health.naming.then(|| says("naming ...".into()))
 }
 
-/// Returns what about the measurement is beyond what is harmless.
-fn harm(health: &Health, interval: Ns) -> Option<String> {
+/// Returns why figures may be wrong.
+fn harm(health: &Health) -> Option<String> {
     let losses = &health.losses;
     let percent = |part: u64, whole: u64| match whole {
         0 => 0.0,
@@ -86,7 +91,15 @@ fn harm(health: &Health, interval: Ns) -> Option<String> {
         Some(format!("{torn:.0} % of the stacks are torn"))
     } else if losses.stops > 0 {
         Some(format!("threads are stopped for each sample: {} stops so far", losses.stops))
-    } else if health.interval_achieved_ns > 2 * interval && health.ticks > 100 {
+    } else {
+        None
+    }
+}
+
+/// Returns why figures are less precise than was asked for. They are right: a cause of trouble
+/// matters more.
+fn coarse(health: &Health, interval: Ns) -> Option<String> {
+    if health.interval_achieved_ns > 2 * interval && health.ticks > 100 {
         let (got, asked) = (health.interval_achieved_ns / 1_000_000, interval / 1_000_000);
         Some(format!("sampled every {got} ms, not {asked} ms, to limit the cost"))
     } else if health.folded_facts > 0 {

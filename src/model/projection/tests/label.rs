@@ -197,12 +197,7 @@ fn harm_to_the_measurement_goes_first() {
         (|h| (h.losses.samples, h.losses.unwind_failed) = (100, 7), "7 % of the stacks end early"),
         (|h| (h.losses.samples, h.losses.torn) = (100, 8), "8 % of the stacks are torn"),
         (|h| h.losses.stops = 3, "threads are stopped for each sample: 3 stops so far"),
-        (
-            |h| (h.interval_achieved_ns, h.ticks) = (30_000_000, 101),
-            "sampled every 30 ms, not 10 ms, to limit the cost",
-        ),
-        (|h| h.folded_facts = 1, "history is full: rare stacks are summed up as (other)"),
-    ] as [(fn(&mut Health), &str); 7]
+    ] as [(fn(&mut Health), &str); 5]
     {
         let mut moment = Moment::new();
         harm(&mut moment.health);
@@ -216,6 +211,31 @@ fn harm_to_the_measurement_goes_first() {
     (losses.unwind_failed, losses.torn) = (50, 50);
     (moment.health.interval_achieved_ns, moment.health.ticks) = (20_000_000, 101);
     assert_eq!(moment.says(&at(Level::Mine)), "old-1 waits 20 s: lock");
+}
+
+#[test]
+fn a_coarse_measurement_goes_after_causes_and_before_nothing() {
+    for (coarse, expected) in [
+        (
+            |h: &mut Health| (h.interval_achieved_ns, h.ticks) = (30_000_000, 101),
+            "sampled every 30 ms, not 10 ms, to limit the cost",
+        ),
+        (|h| h.folded_facts = 1, "history is full: rare stacks are summed up as (other)"),
+    ] as [(fn(&mut Health), &str); 2]
+    {
+        let mut moment = Moment::new();
+        coarse(&mut moment.health);
+        assert_eq!(moment.says(&at(Level::Mine)), "old-1 waits 20 s: lock");
+        // Without a long wait, of a program that would be at rest, too.
+        moment.threads.clear();
+        moment.world.facts.clear();
+        moment.world.fact("pool-0", "start_thread;loop;work", State::Run, 1);
+        let insight = moment.insight(&at(Level::Mine)).expect(expected);
+        assert_eq!((&*insight.text, insight.about), (expected, About::Harm));
+        moment.world.facts.clear();
+        moment.world.fact("pool-0", "start_thread;loop;epoll_wait", State::Poll, 100);
+        assert_eq!(moment.says(&at(Level::Mine)), "nothing to see: 1 thread waits for work");
+    }
 }
 
 #[test]
