@@ -7,6 +7,7 @@ use std::process::Command;
 
 use common::java::{JDKS, can_test, compile, start};
 use common::need_root;
+use serde_json::Value;
 
 const OPTIONS: &[&str] = &[
     "-XX:+UseSerialGC",
@@ -23,7 +24,7 @@ const OPTIONS: &[&str] = &[
 ];
 const BITS: usize = 10;
 
-/// On-CPU time, us.
+/// Hits.
 #[derive(Default, Debug)]
 struct Told {
     right: u64,
@@ -34,32 +35,45 @@ struct Told {
 }
 
 impl Told {
-    /// From the format `folded`.
+    /// From the format `json`.
     fn read(report: &str) -> Told {
+        let report: Value = serde_json::from_str(report).expect("JSON");
         let mut told = Told::default();
-        for line in report.lines() {
-            let (stack, value) = line.rsplit_once(' ').expect("a value");
-            let value: u64 = value.parse().expect("a number");
-            told.replaced += if stack.contains("[code was replaced]") { value } else { 0 };
-            let bits = stack.split(';').filter_map(|frame| match frame {
-                "Generations.zero" => Some(0),
-                "Generations.one" => Some(1),
-                _ => None,
-            });
-            let bits: Vec<u64> = bits.collect();
-            let Some((_, number)) = stack.split_once(".burn").filter(|_| bits.len() == BITS) else {
-                continue;
-            };
-            let spelled = bits.iter().fold(0, |number, bit| number << 1 | bit);
-            let named: u64 = number[..6].parse().expect("a number");
-            if named % (1 << BITS) == spelled {
-                told.right += value;
-            } else {
-                told.wrong += value;
-                told.example = line.into();
+        for group in report["groups"].as_array().expect("groups") {
+            let nodes = group["nodes"].as_array().expect("nodes");
+            for node in nodes {
+                let hits = node["self_hits"].as_u64().expect("a number");
+                let up = |node: &&Value| node["parent"].as_u64().map(|at| &nodes[at as usize]);
+                let stack = std::iter::successors(Some(node), up);
+                let mut stack: Vec<&str> =
+                    stack.map(|node| node["frame"].as_str().expect("a name")).collect();
+                stack.reverse();
+                told.count(&stack, hits);
             }
         }
         told
+    }
+
+    fn count(&mut self, stack: &[&str], hits: u64) {
+        self.replaced += if stack.contains(&"[code was replaced]") { hits } else { 0 };
+        let bits = stack.iter().filter_map(|frame| match *frame {
+            "Generations.zero" => Some(0),
+            "Generations.one" => Some(1),
+            _ => None,
+        });
+        let bits: Vec<u64> = bits.collect();
+        let number = stack.iter().find_map(|frame| frame.split_once(".burn"));
+        let Some((_, number)) = number.filter(|_| bits.len() == BITS) else {
+            return;
+        };
+        let spelled = bits.iter().fold(0, |number, bit| number << 1 | bit);
+        let named: u64 = number[..6].parse().expect("a number");
+        if named % (1 << BITS) == spelled {
+            self.right += hits;
+        } else {
+            self.wrong += hits;
+            self.example = format!("{} {hits}", stack.join(";"));
+        }
     }
 }
 
@@ -75,7 +89,7 @@ fn has_hidden_classes(home: &Path) -> bool {
 fn record(home: &Path, capture: &str) -> Told {
     let classes = compile(home, "Generations.java");
     let target = start(home, &classes, OPTIONS, &["Generations", "20000000"]);
-    let file = classes.join(format!("{capture}.folded"));
+    let file = classes.join(format!("{capture}.json"));
     let arguments = [
         "record",
         "-p",
@@ -106,13 +120,8 @@ fn no_method_has_the_time_of_the_one_that_was_in_its_place() {
         for capture in ["bpf", "perf"] {
             let told = record(home, capture);
             // Each method burns for some 30 ms: the first sample of each is uncertain.
-            assert!(
-                told.right > 100_000 && told.replaced > 0,
-                "{} {capture}: {told:?}",
-                home.display()
-            );
-            // At most one sample.
-            assert!(told.wrong <= 25_000, "{} {capture}: {told:?}", home.display());
+            assert!(told.right > 10 && told.replaced > 0, "{} {capture}: {told:?}", home.display());
+            assert!(told.wrong <= 1, "{} {capture}: {told:?}", home.display());
         }
     }
 }
