@@ -121,6 +121,7 @@ fn no_method_has_the_time_of_the_one_that_was_in_its_place() {
             let told = record(home, capture);
             // Each method burns for some 30 ms: the first sample of each is uncertain.
             assert!(told.right > 10 && told.replaced > 0, "{} {capture}: {told:?}", home.display());
+            // Without the checks of replaced code there are more than 20.
             assert!(told.wrong <= 1, "{} {capture}: {told:?}", home.display());
         }
     }
