@@ -1,13 +1,14 @@
-// Functions that call each other in a known order, as interpreted, baseline or optimised code, that burn CPU time or wait.
-//   node --allow-natives-syntax --no-turbo-inlining jit.js TIER burn|wait
+// Functions that call each other in a known order, as interpreted, baseline or optimised code, that burn CPU time, mostly call each other, or wait.
+//   node --allow-natives-syntax --no-turbo-inlining jit.js TIER burn|call|wait
 'use strict';
 const [tier, what] = process.argv.slice(2);
 const cell = new Int32Array(new SharedArrayBuffer(4));
+const rounds = what === 'call' ? 3 : 20000;
 let sink = 0;
 
 function burn(n) {
   let x = n;
-  for (let i = 0; i < 20000; i++) x = (((x & 0xffff) * 20077) + 12345) | 0;
+  for (let i = 0; i < rounds; i++) x = (((x & 0xffff) * 20077) + 12345) | 0;
   return x;
 }
 function inner(n, leaf) {

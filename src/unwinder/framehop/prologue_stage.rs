@@ -26,6 +26,8 @@ const LONG: usize = 4096;
 const FIRST: usize = 4;
 /// A function whose frame is built by another one calls that within these first bytes.
 const CALL_WITHIN: usize = 48;
+/// Length of `call rel32`, bytes.
+const CALL: u64 = 5;
 
 /// Returns the stage of the function that begins at `start` and executes at `pc`.
 pub fn stage(memory: &impl ReadMemory, start: u64, pc: u64, setup: FrameSetup) -> Stage {
@@ -46,9 +48,8 @@ pub fn stage(memory: &impl ReadMemory, start: u64, pc: u64, setup: FrameSetup) -
 /// Decides by the bytes of the function; the one at `at` is executing.
 fn by_entry(code: &[u8], at: usize, setup: FrameSetup) -> Stage {
     if setup == FrameSetup::ByCall {
-        let called = code[..code.len().min(CALL_WITHIN)].iter().position(|byte| *byte == 0xe8);
-        return match called {
-            Some(call) if at >= call + 5 => Stage::Framed,
+        return match builder_call(code) {
+            Some(call) if at >= call + CALL as usize => Stage::Framed,
             Some(call) if at <= call => Stage::Entered,
             _ => Stage::Between,
         };
@@ -66,6 +67,30 @@ fn by_entry(code: &[u8], at: usize, setup: FrameSetup) -> Stage {
         }
         _ if at >= set => Stage::Either,
         _ => Stage::Between,
+    }
+}
+
+/// Whether `return_address` is the one of the call that builds the frame of the function that
+/// begins at `start`. While it is on the stack, that frame is not built yet or complete (V8's
+/// `BaselineOutOfLinePrologue` keeps it in a register meanwhile).
+pub fn returns_from_builder(memory: &impl ReadMemory, start: u64, return_address: u64) -> bool {
+    let mut code = [0; CALL_WITHIN];
+    let length = memory.read(start, &mut code);
+    let behind = builder_call(&code[..length]).map(|call| start.wrapping_add(call as u64 + CALL));
+    behind == Some(return_address)
+}
+
+/// Returns where the first call begins. Operands of the moves before it may hold any bytes.
+fn builder_call(code: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        at += match code.get(at..code.len().min(CALL_WITHIN))? {
+            [0xe8, ..] => return Some(at),
+            [0x48 | 0x49, 0xb8..=0xbf, ..] => 10,
+            [0xb8..=0xbf, ..] => 5,
+            [_, ..] => 1,
+            [] => return None,
+        };
     }
 }
 
@@ -116,15 +141,13 @@ fn leaving(ahead: &[u8]) -> Option<Stage> {
         |code: &[u8]| matches!(code, [0xc3 | 0xc2, ..] | [0xf3, 0xc3, ..] | [0x7f, 0x03, 0xc2, ..]);
     match ahead {
         code if returns(code) => Some(Stage::Entered),
-        // cmp between two registers or with a byte, before that jump; `pop rcx` and `pop r10`,
-        // which pop the return address.
+        // cmp between two registers or with a byte, before that jump; a pop of the return address.
         [0x48..=0x4f, 0x39 | 0x3b, _, 0x7f, 0x03, 0xc2, ..] => Some(Stage::Entered),
         [0x48..=0x4f, 0x83, _, _, 0x7f, 0x03, 0xc2, ..] => Some(Stage::Entered),
-        [0x59, rest @ ..] | [0x41, 0x5a, rest @ ..] if put_back(rest).is_some() => {
+        [0x58..=0x5f, rest @ ..] | [0x41, 0x58..=0x5f, rest @ ..] if put_back(rest) => {
             Some(Stage::Entered)
         }
-        rest if put_back(rest).is_some() => Some(Stage::Between),
-        [0x51, 0xc3, ..] | [0x41, 0x52, 0xc3, ..] => Some(Stage::Between),
+        rest if put_back(rest) || pushed_and_returned_to(rest) => Some(Stage::Between),
         // pop rbp: the frame record is on top.
         _ => None,
     }
@@ -132,14 +155,17 @@ fn leaving(ahead: &[u8]) -> Option<Stage> {
 
 /// Matches `add rsp, REGISTER` or `lea rsp, [rsp + REGISTER * 8]`, before the return address is
 /// pushed again and returned to.
-fn put_back(code: &[u8]) -> Option<()> {
-    let rest = match code {
-        [0x48..=0x4f, 0x03 | 0x01, _, rest @ ..] => rest,
-        [0x48..=0x4f, 0x8d, 0x24, _, rest @ ..] => rest,
-        [0x48..=0x4f, 0x8d, 0x64, 0x24 | 0xcc, _, rest @ ..] => rest,
-        _ => return None,
-    };
-    matches!(rest, [0x51, 0xc3, ..] | [0x41, 0x52, 0xc3, ..]).then_some(())
+fn put_back(code: &[u8]) -> bool {
+    match code {
+        [0x48..=0x4f, 0x03 | 0x01, _, rest @ ..] => pushed_and_returned_to(rest),
+        [0x48..=0x4f, 0x8d, 0x24, _, rest @ ..] => pushed_and_returned_to(rest),
+        [0x48..=0x4f, 0x8d, 0x64, 0x24 | 0xcc, _, rest @ ..] => pushed_and_returned_to(rest),
+        _ => false,
+    }
+}
+
+fn pushed_and_returned_to(code: &[u8]) -> bool {
+    matches!(code, [0x50..=0x57, 0xc3, ..] | [0x41, 0x50..=0x57, 0xc3, ..])
 }
 
 #[cfg(test)]
@@ -212,6 +238,39 @@ mod tests {
             stage(&Code(baseline.clone()), 0x1000, 0x1000 + offset, FrameSetup::ByCall)
         };
         assert_eq!([0, 5, 10].map(at), [Stage::Entered, Stage::Entered, Stage::Framed]);
+        let returns =
+            |offset: u64| returns_from_builder(&Code(baseline.clone()), 0x1000, 0x1000 + offset);
+        assert_eq!([5, 9, 10, 11].map(returns), [false, false, true, false]);
+    }
+
+    #[test]
+    fn a_return_address_that_is_popped_and_put_back_may_be_in_any_register() {
+        // pop rbp; pop r8; lea rsp, [rsp + rbx * 8]; push r8; ret
+        let code = Code(vec![0x5d, 0x41, 0x58, 0x48, 0x8d, 0x24, 0xdc, 0x41, 0x50, 0xc3]);
+        let at = |offset: u64| stage(&code, 0x1000, 0x1000 + offset, FrameSetup::Marked);
+        assert_eq!(
+            [1, 3, 7, 9].map(at),
+            [Stage::Entered, Stage::Between, Stage::Between, Stage::Entered]
+        );
+    }
+
+    #[test]
+    fn operands_before_the_call_that_builds_a_frame_are_no_call() {
+        // mov ebx, 0xe8; mov r12, 0x3f2911e8bab9; call; push rax
+        let code = [
+            &[0xbb, 0xe8, 0, 0, 0][..],
+            &[0x49, 0xbc, 0xb9, 0xba, 0xe8, 0x11, 0x29, 0x3f, 0, 0],
+            &[0xe8, 0x2c, 0x6b, 0xe4, 0x1f],
+            &[0x50],
+        ]
+        .concat();
+        let at =
+            |offset: u64| stage(&Code(code.clone()), 0x1000, 0x1000 + offset, FrameSetup::ByCall);
+        assert_eq!([5, 15, 20].map(at), [Stage::Entered, Stage::Entered, Stage::Framed]);
+        assert!(returns_from_builder(&Code(code.clone()), 0x1000, 0x1000 + 20));
+        // Code that calls nothing, and a move that is cut off.
+        assert_eq!(builder_call(&[0x50, 0xc3]), None);
+        assert_eq!(builder_call(&[0x49, 0xbc, 0xb9]), None);
     }
 
     #[test]

@@ -270,7 +270,11 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
     /// Leaves a frame of code that a runtime knows by name only.
     fn generated_as_code(&mut self, cursor: Cursor, start: u64, setup: FrameSetup) -> Next {
         if !cursor.exact {
-            return self.by_records(cursor, true);
+            // Not built yet, the frame has the return address on top; complete, other words.
+            let building = setup == FrameSetup::ByCall
+                && prologue_stage::returns_from_builder(self.memory, start, cursor.pc);
+            let caller = if building { self.leaf(cursor) } else { None };
+            return caller.map_or_else(|| self.by_records(cursor, true), Next::Frame);
         }
         let top = self.stack.word(cursor.sp);
         let called = top.and_then(|top| self.code.call_before(self.memory, top));
@@ -281,6 +285,8 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
             prologue_stage::stage(self.memory, start, cursor.pc, setup)
         };
         let framed = match stage {
+            // It has yet to pop rbp.
+            _ if Some(cursor.sp) == cursor.rbp && self.pops_rbp(cursor.pc) => true,
             Stage::Entered => false,
             Stage::Framed => true,
             // The mark may also be its caller's.
@@ -295,6 +301,11 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
             (false, Some(_)) => self.leaf(cursor).map_or_else(|| self.failed(), Next::Frame),
             (false, None) => self.failed(),
         }
+    }
+
+    fn pops_rbp(&self, pc: u64) -> bool {
+        let mut instruction = [0];
+        self.memory.read_exact(pc, &mut instruction).is_some() && instruction[0] == 0x5d
     }
 
     /// Whether rbp points at a frame with V8's mark of its own functions.
