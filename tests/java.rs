@@ -332,9 +332,37 @@ struct Told {
     /// Calls that are not in the source.
     wrong: BTreeSet<(String, String)>,
     methods: BTreeSet<String>,
+    /// CPU time of System.arraycopy, called as in Copies.java, us.
+    copying: u64,
 }
 
 impl Told {
+    /// Records busy threads for this CPU time; next to no stack may be broken.
+    fn record(target: &Jvm, capture: &str, cpu_ms: u64, what: &str) -> Told {
+        let mut record = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+        let pid = target.pid().to_string();
+        record.args(["record", "-p", &pid, "-i", "2ms", "--capture", capture]);
+        record.args(["--format", "folded", "--no-kernel", "--group", "name", "--metric", "cpu"]);
+        let recording = Recording::start(&mut record);
+        recording.until_used(target.pid(), cpu_ms);
+        let output = recording.end();
+        assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
+        let told = Told::read(&String::from_utf8(output.stdout).expect("text"));
+        println!("{what}: {} us in whole stacks, {} us in broken ones", told.whole, told.broken);
+        assert!(told.whole > 1_000_000, "{what}: {} us", told.whole);
+        // One in a thousand, plus five standard deviations of these few samples, plus three for
+        // their skew.
+        let expected = (told.whole + told.broken) as f64 / INTERVAL_US * 0.001;
+        let broken = told.broken as f64 / INTERVAL_US;
+        assert!(
+            broken <= expected + 5.0 * expected.sqrt() + 3.0,
+            "{what}: of {} us {:?} are broken",
+            told.whole,
+            told.ends
+        );
+        told
+    }
+
     /// Reads the format `folded`, which is flat: these stacks may be deep.
     fn read(report: &str) -> Told {
         let mut told = Told::default();
@@ -352,6 +380,10 @@ impl Told {
                 *told.ends.entry(frames[..frames.len().min(6)].join(";")).or_default() += value;
             } else {
                 told.whole += value;
+            }
+            const COPYING: [&str; 3] = ["Copies.loop", "Copies.copy", "java.lang.System.arraycopy"];
+            if frames.windows(3).any(|calls| calls == COPYING) {
+                told.copying += value;
             }
             for (at, frame) in frames.iter().enumerate() {
                 let Some(method) = frame.strip_prefix("Busy.") else { continue };
@@ -382,40 +414,7 @@ fn busy_threads_are_walked_to_their_end() {
         ] {
             let what = format!("{} {options:?} {capture}", jdk.name());
             let target = jdk.start(&classes, options, &["Busy"]);
-            let mut record = Command::new(env!("CARGO_BIN_EXE_sampletop"));
-            let pid = target.pid().to_string();
-            record.args([
-                "record",
-                "-p",
-                &pid,
-                "-i",
-                "2ms",
-                "--capture",
-                capture,
-                "--format",
-                "folded",
-            ]);
-            record.args(["--no-kernel", "--group", "name", "--metric", "cpu"]);
-            let recording = Recording::start(&mut record);
-            recording.until_used(target.pid(), 6_000);
-            let output = recording.end();
-            assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
-            let told = Told::read(&String::from_utf8(output.stdout).expect("text"));
-            println!(
-                "{what}: {} us in whole stacks, {} us in broken ones",
-                told.whole, told.broken
-            );
-            assert!(told.whole > 1_000_000, "{what}: {} us", told.whole);
-            // One in a thousand, plus five standard deviations of these few samples, plus three for
-            // their skew.
-            let expected = (told.whole + told.broken) as f64 / INTERVAL_US * 0.001;
-            let broken = told.broken as f64 / INTERVAL_US;
-            assert!(
-                broken <= expected + 5.0 * expected.sqrt() + 3.0,
-                "{what}: of {} us {:?} are broken",
-                told.whole,
-                told.ends
-            );
+            let told = Told::record(&target, capture, 6_000, &what);
             assert!(told.wrong.is_empty(), "{what}: {:?}", told.wrong);
             // In JDK 8's optimised code a counted loop has no safepoint whose debug information
             // names the running method. Its samples are shown under the caller.
@@ -430,6 +429,24 @@ fn busy_threads_are_walked_to_their_end() {
                     told.methods
                 );
             }
+        }
+    }
+}
+
+/// Interpreted code copies arrays in assembly of the virtual machine that has no unwind information
+/// and is entered through pointers and jumps.
+#[test]
+fn copies_of_arrays_have_their_callers() {
+    if !can_test() {
+        return;
+    }
+    for jdk in EVERY_JDK.iter() {
+        let classes = jdk.compile("Copies.java");
+        for capture in ["bpf", "perf"] {
+            let what = format!("{} {capture}", jdk.name());
+            let target = jdk.start(&classes, &["-Xint"], &["Copies"]);
+            let told = Told::record(&target, capture, 2_000, &what);
+            assert!(told.copying * 2 > told.whole, "{what}: {} of {}", told.copying, told.whole);
         }
     }
 }

@@ -123,12 +123,17 @@ __asm__(".text\n.type blind_frame, @function\nblind_frame:\n push %rbp\n mov %rs
         "1: dec %eax\n jnz 1b\n pop %rbp\n ret\n.size blind_frame, . - blind_frame\n"
         ".type blind_leaf, @function\nblind_leaf:\n mov $1000, %eax\n1: dec %eax\n jnz 1b\n ret\n"
         ".size blind_leaf, . - blind_leaf\n"
-        /* Not a leaf, and keeps no frame: nothing tells what is its caller. */
+        /* Keeps no frame: only the code up to its end tells where its caller is. */
         ".type blind_hard, @function\nblind_hard:\n sub $24, %rsp\n mov $1000, %eax\n1: dec %eax\n jnz 1b\n"
-        " add $24, %rsp\n ret\n.size blind_hard, . - blind_hard\n");
+        " add $24, %rsp\n ret\n.size blind_hard, . - blind_hard\n"
+        /* Called through a pointer, and entered by a jump: its caller names neither. */
+        ".type blind_jump, @function\nblind_jump:\n jmp blind_there\n.size blind_jump, . - blind_jump\n"
+        ".type blind_there, @function\nblind_there:\n push %rbp\n push %rbx\n mov $1000, %ebp\n1: dec %ebp\n jnz 1b\n"
+        " pop %rbx\n pop %rbp\n ret\n.size blind_there, . - blind_there\n");
 void blind_frame(void);
 void blind_leaf(void);
 void blind_hard(void);
+void blind_jump(void);
 OWN static void busy_frame(void) {
     announce();
     for (;;) {
@@ -150,8 +155,16 @@ OWN static void busy_hard(void) {
         STAY;
     }
 }
+static void (*volatile through)(void) = blind_jump;
+OWN static void busy_jump(void) {
+    announce();
+    for (;;) {
+        through();
+        STAY;
+    }
+}
 
-#define KINDS(X) X(vdso) X(tiny) X(plt) X(recursion) X(many) X(align) X(signal) X(null) X(frame) X(leaf) X(hard)
+#define KINDS(X) X(vdso) X(tiny) X(plt) X(recursion) X(many) X(align) X(signal) X(null) X(frame) X(leaf) X(hard) X(jump)
 
 #define CHAIN(kind)                                                                                                    \
     OWN static void middle_##kind(void) {                                                                              \

@@ -19,7 +19,7 @@ use crate::process::memory::ReadMemory;
 use crate::unwinder::framehop::call_sites::{self, CallSite};
 use crate::unwinder::framehop::go::GoFrame;
 use crate::unwinder::framehop::images::{Image, TABLES_MAX};
-use crate::unwinder::framehop::stack_depth::{self, Flow};
+use crate::unwinder::framehop::stack_depth::{self, Flow, WayBack};
 use crate::unwinder::framehop::unwind_tables::{Context, READ, Rule, Tables};
 
 /// Addresses of user code end here (x86-64, four- and five-level paging alike).
@@ -422,6 +422,12 @@ impl Code {
         }
         self.flows.insert((start, pc), flow);
         flow
+    }
+
+    /// Returns where the return address of the running function is, if its code from `pc` on proves
+    /// it.
+    pub fn way_back(&mut self, memory: &impl ReadMemory, pc: u64) -> Option<WayBack> {
+        stack_depth::way_back(memory, pc, &mut self.context)
     }
 
     /// Takes one step by framehop. Only for addresses with the [`Rule`] `Plain`: then it neither

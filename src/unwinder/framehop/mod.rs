@@ -9,7 +9,7 @@
 //! go               frames of Go code, by Go's own table
 //! goroutine        leaves Go frames, also from one stack to another
 //! frame_records    frame records: validated, or searched for where rbp is unknown
-//! stack_depth      stack depth at an instruction, by following code
+//! stack_depth      stack depth at an instruction, by following code to it or to its return
 //! walk_by_code     leaves frames by that depth
 //! call_sites       decodes the call before a return address, and prologues
 //! prologue_stage   how far generated code has built its frame

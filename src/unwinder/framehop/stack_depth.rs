@@ -9,6 +9,10 @@ use rustc_hash::FxHashSet;
 use crate::process::memory::ReadMemory;
 use crate::unwinder::framehop::unwind_tables::{Context, READ};
 
+mod way_back;
+
+pub use way_back::{CallerRbp, WayBack, way_back};
+
 /// Maximum instructions followed; the longest such functions have some hundred.
 const INSTRUCTIONS_MAX: usize = 2048;
 /// Maximum functions that jump to each other.
@@ -82,8 +86,8 @@ pub fn follow(memory: &impl ReadMemory, start: u64, pc: u64, context: &mut Conte
         let next = at.wrapping_add(instruction.length as u64);
         let Some(state) = apply(state, instruction.effect) else { continue };
         match instruction.goes {
-            Goes::On => open.push((next, state)),
-            Goes::Nowhere => {}
+            Goes::On | Goes::Elsewhere => open.push((next, state)),
+            Goes::Back | Goes::Nowhere => {}
             Goes::Either(by) => open.extend([(next, state), (next.wrapping_add_signed(by), state)]),
             Goes::To(by) => {
                 let target = next.wrapping_add_signed(by);
@@ -165,6 +169,10 @@ enum Effect {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Goes {
     On,
+    /// In other code or in the kernel, and then behind the instruction, if that returns.
+    Elsewhere,
+    /// At the return address on top of the stack.
+    Back,
     Nowhere,
     Either(i64),
     To(i64),
@@ -265,8 +273,9 @@ fn decode(code: &[u8]) -> Option<Instruction> {
         }
         0xeb => return plain(at + 1, Effect::Nothing, Goes::To(signed(at, 1)?)),
         0xe9 => return plain(at + 4, Effect::Nothing, Goes::To(signed(at, 4)?)),
-        0xe8 => return on(at + 4),
-        0xc3 | 0xf4 => return plain(at, Effect::Nothing, Goes::Nowhere),
+        0xe8 => return plain(at + 4, Effect::Nothing, Goes::Elsewhere),
+        0xc3 => return plain(at, Effect::Nothing, Goes::Back),
+        0xf4 => return plain(at, Effect::Nothing, Goes::Nowhere),
         0xc2 => return plain(at + 2, Effect::Nothing, Goes::Nowhere),
         0xc9 => return plain(at, Effect::Leave, Goes::On),
         0x90..=0x99 | 0xa4..=0xa7 | 0xaa..=0xaf | 0xf5 | 0xf8 | 0xf9 | 0xfc | 0xfd => {
@@ -288,7 +297,8 @@ fn decode(code: &[u8]) -> Option<Instruction> {
     let mut immediate = 0;
     if two {
         match opcode {
-            0x05 | 0x31 | 0xa2 | 0x77 | 0xc8..=0xcf => return on(at),
+            0x05 => return plain(at, Effect::Nothing, Goes::Elsewhere),
+            0x31 | 0xa2 | 0x77 | 0xc8..=0xcf => return on(at),
             0x0b => return plain(at, Effect::Nothing, Goes::Nowhere),
             0x80..=0x8f => return plain(at + 4, Effect::Nothing, Goes::Either(signed(at, 4)?)),
             0x38 => at += 1,
@@ -337,6 +347,7 @@ fn decode(code: &[u8]) -> Option<Instruction> {
         // Through a word relative to the next instruction, or through an unknown pointer.
         (0xff, 4) if mode == 0 && rm == 5 => Goes::Through(signed(at + 1, 4)?),
         (0xff, 4 | 5) => Goes::Away,
+        (0xff, 2 | 3) => Goes::Elsewhere,
         _ => Goes::On,
     };
     let (rsp_rm, rsp_reg) = (direct && rm == 4 && !high_rm, reg == 4 && !high_reg);

@@ -520,7 +520,8 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
     /// Leaves a frame of code without unwind information.
     fn without_information(&mut self, cursor: Cursor) -> Next {
         if cursor.exact
-            && let Some(caller) = self.entered_just_now(cursor)
+            && let Some(caller) =
+                self.returns_soon(cursor).or_else(|| self.entered_just_now(cursor))
         {
             return Next::Frame(caller);
         }

@@ -7,10 +7,14 @@
 //! before the instruction. That counts only for callers which cannot be anything else. (A start
 //! found inside the function gives a smaller depth, as earlier pushes are not seen. So the depth of
 //! a true return address is never reached by mistake where no other return address fits.)
+//!
+//! Where the function that runs calls nothing any more, its code up to its `ret` tells the place of
+//! the return address, whoever called it: HotSpot's assembly that copies arrays is called through
+//! pointers and jumps.
 
 use crate::process::memory::ReadMemory;
 use crate::unwinder::framehop::call_sites::CallSite;
-use crate::unwinder::framehop::stack_depth::Flow;
+use crate::unwinder::framehop::stack_depth::{CallerRbp, Flow};
 use crate::unwinder::framehop::unwind_rows::Left;
 use crate::unwinder::framehop::unwind_tables::READ;
 use crate::unwinder::framehop::walk::{Cursor, Next, Walker};
@@ -50,6 +54,22 @@ impl<M: ReadMemory> Walker<'_, '_, M> {
             }
         }
         None
+    }
+
+    /// Returns the caller of the running function, if its code up to its `ret` tells where the
+    /// return address is.
+    pub(super) fn returns_soon(&mut self, cursor: Cursor) -> Option<Cursor> {
+        let way = self.code.way_back(self.memory, cursor.pc)?;
+        let at = cursor.sp.checked_add(way.distance)?;
+        let pc = self.stack.word(at)?;
+        self.code.call_before(self.memory, pc)?;
+        let rbp = match way.rbp {
+            CallerRbp::Kept => cursor.rbp,
+            CallerRbp::Above(by) => self.stack.word(cursor.sp + by),
+            CallerRbp::Unknown => None,
+        };
+        self.left.push(Left::Blind);
+        Some(Cursor::caller(pc, at + 8, rbp))
     }
 
     /// Whether the call before `return_address` entered the function that executes `pc`, `depth`

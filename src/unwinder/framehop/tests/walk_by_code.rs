@@ -6,8 +6,8 @@ use crate::unwinder::framehop::stack_depth;
 use crate::unwinder::framehop::unwind_tables::Context;
 use proptest::prelude::*;
 
-/// push rbx; sub rsp, 24; nop, 32 bytes deep; ret
-const PLAIN: [u8; 7] = [0x53, 0x48, 0x83, 0xec, 0x18, 0x90, 0xc3];
+/// push rbx; sub rsp, 24; nop, 32 bytes deep; call rax; ret
+const PLAIN: [u8; 9] = [0x53, 0x48, 0x83, 0xec, 0x18, 0x90, 0xff, 0xd0, 0xc3];
 const NOP: u64 = 5;
 const DEPTH: u64 = 0x20;
 
@@ -98,6 +98,44 @@ fn code_that_ends_before_the_instruction_proves_nothing() {
     }
 }
 
+/// push rbx; sub rsp, 24; nop, 32 bytes deep; add rsp, 24; pop rbx; ret
+const LEAF: [u8; 12] = [0x53, 0x48, 0x83, 0xec, 0x18, 0x90, 0x48, 0x83, 0xc4, 0x18, 0x5b, 0xc3];
+
+#[test]
+fn a_function_that_calls_nothing_more_is_left_whoever_called_it() {
+    // By a function that does not lead to it, or through a pointer.
+    assert_eq!(walked(&[(3, &LEAF)], &[(DEPTH, 4, 6)]), through("4"));
+    let mut world = world();
+    world.memory.put(at(3), &LEAF);
+    world.memory.put(at(4) + 0x10, &[0xff, 0xd0]);
+    let in_0 = call(&world.memory, 0, 1);
+    world.memory.put_words(SP + DEPTH, &[at(4) + 0x12, 7, in_0]);
+    assert_eq!(world.walk(at(3) + NOP, Some(0), 0x1000), through("4"));
+    // What remains of earlier calls at other depths, also of this very function, counts for
+    // nothing.
+    let stale = [(0, 1, 3), (8, 1, 3), (DEPTH, 4, 6), (0x40, 1, 3)];
+    assert_eq!(walked(&[(3, &LEAF)], &stale), through("4"));
+    // There is no call before the word.
+    world.memory.put(at(4) + 0x10, &[0x90, 0x90]);
+    world.unwinder.invalidate();
+    assert_eq!(world.walk(at(3) + NOP, Some(0), 0x1000), unknown());
+}
+
+#[test]
+fn rbp_is_the_one_that_is_restored() {
+    // push rbp; sub rsp, 24; nop; add rsp, 24; pop rbp; ret: the caller 5 keeps a frame pointer.
+    let mut leaf = LEAF;
+    (leaf[0], leaf[10]) = (0x55, 0x5d);
+    let mut world = world();
+    world.memory.put(at(3), &leaf);
+    let (in_5, in_0) = (call(&world.memory, 5, 6), call(&world.memory, 0, 5));
+    let record = SP + 0x40;
+    world.memory.put_words(SP + DEPTH - 8, &[record, in_5]);
+    world.memory.put_words(record, &[0, in_0]);
+    let names = ["3!", "5", "0"].map(String::from);
+    assert_eq!(world.walk(at(3) + NOP, Some(0x1234), 0x1000), (names.into(), WHOLE));
+}
+
 proptest! {
     #[test]
     fn garbage_is_accepted_at_its_own_depth_only(
@@ -113,7 +151,10 @@ proptest! {
         world.memory.put_words(SP + 8 * depth, &[in_4, 7, in_0]);
         let (names, _) = world.walk(at(3) + NOP, Some(0), 0x1000);
         let flow = stack_depth::follow(&world.memory, at(callee), at(3) + NOP, &mut Context::default());
-        if names.get(1).is_some_and(|name| name == "4") && !flow.jumps_away {
+        let way = stack_depth::way_back(&world.memory, at(3) + NOP, &mut Context::default());
+        if let Some(way) = way {
+            prop_assert!(names.get(1).is_none_or(|name| name != "4") || way.distance == 8 * depth);
+        } else if names.get(1).is_some_and(|name| name == "4") && !flow.jumps_away {
             prop_assert_eq!(flow.depth, Some(8 * depth));
         }
     }
