@@ -216,6 +216,11 @@ impl<'a> Reader<'a> {
             return;
         };
         let hide = is_idle && !self.settings.idle;
+        // What a runtime does in its own threads is no more the user's than the frames by which it
+        // runs his.
+        let whole = self.settings.level != Level::Mine
+            || self.snapshot.tables.kind(key.name) != ThreadKind::Internal;
+        let stack = if whole { stack } else { StackId::EMPTY };
         let at = self.scratch.cell(group, stack, hide);
         let Scratch { cells, seen, .. } = &mut *self.scratch;
         let cell = &mut cells[at as usize];

@@ -174,23 +174,26 @@ impl Builder<'_> {
             let number = groups.len() - 1;
             let group = &mut groups[number];
             group.total.add(&cell.totals);
-            let entry = self.walk(cell.stack).attach;
-            if entry == NONE {
-                group.own.add(&cell.totals);
-                continue;
-            }
             if let (NONE, Some((row, place))) = (above, head.and_then(|head| head.inner)) {
                 let seen = Seen { row, location: place, role: Role::Marker, is_entry: false };
                 above = self.scratch.child(NONE, seen, number as u32, &mut nodes, group);
             }
-            let node = self.node_of(entry, above, number as u32, &mut nodes, group);
+            let entry = self.walk(cell.stack).attach;
+            let node = match entry {
+                NONE => above,
+                entry => self.node_of(entry, above, number as u32, &mut nodes, group),
+            };
+            if node == NONE {
+                group.own.add(&cell.totals);
+                continue;
+            }
             attached[*index as usize] = node;
             let own = &mut nodes.own[node as usize];
             if *own == NONE {
                 *own = owners;
                 owners += 1;
             }
-            let entry = &mut self.scratch.entries[entry as usize];
+            let Some(entry) = self.scratch.entries.get_mut(entry as usize) else { continue };
             entry.wall_ns += cell.totals.wall_ns;
             entry.cpu_ns += cell.totals.cpu_ns;
         }

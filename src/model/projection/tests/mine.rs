@@ -49,6 +49,34 @@ fn rows_are_the_users_functions_and_what_they_call() {
 }
 
 #[test]
+fn a_runtimes_own_threads_are_rows_without_frames() {
+    let mut world = World::new();
+    world.fact("w", "main;cart", State::Run, 5);
+    let loops = "libc.so.6!clone3;start_thread;libjvm.so!CompileBroker::compiler_thread_loop";
+    world.fact("~C2 Thread0", loops, State::Run, 3);
+    world.fact("~C2 Thread1", &format!("{loops};libc.so.6!memcpy"), State::Run, 2);
+    world.fact("~GC Thread#0", "libc.so.6!clone3;start_thread;libjvm.so!work", State::Run, 4);
+    assert_shows(
+        world.shows(&mine()),
+        "
+        [JVM] 9 0
+          C2 Thread 5 5
+          GC Thread 4 4
+        w 5 0
+          main 5 0
+            cart 5 5
+    ",
+    );
+    let mut names = |settings: &Settings| -> Vec<String> {
+        let projection = world.project(settings);
+        let methods = projection.methods().iter();
+        methods.map(|method| method.location(Metric::Wall).function.to_string()).collect()
+    };
+    assert_eq!(names(&mine()), ["main", "cart"]);
+    assert_eq!(names(&Settings::default()).len(), 7);
+}
+
+#[test]
 fn the_first_call_out_of_the_users_code_names_the_way_out() {
     let mut world = World::new();
     world.fact("w", "main;pthread_mutex_lock;libm.so.6!more", State::Lock, 5);
@@ -196,14 +224,17 @@ proptest! {
         };
         prop_assert_eq!(totals(&shown), totals(&all));
 
-        // The user's functions have the same total at both levels.
+        // The user's functions have the same total at both levels, in his own threads.
+        let in_own: Vec<_> = facts.iter().filter(|fact| !fact.is_internal()).cloned().collect();
+        let in_own = super::properties::world(&in_own).project(&Settings { level: Level::All, ..settings.clone() });
+        prop_assume!(!in_own.only_idle);
         let by_name = |projection: &Projection| -> BTreeMap<String, (u64, u32)> {
             projection.methods().iter().map(|method| {
                 let location = method.location(Metric::Wall);
                 (format!("{}!{}", location.module, location.function), (method.total.wall_ns, method.threads))
             }).collect()
         };
-        let (in_mine, in_all) = (by_name(&shown), by_name(&all));
+        let (in_mine, in_all) = (by_name(&shown), by_name(&in_own));
         for name in ["app!main", "app!start", "app!shop::cart", "app!shop::vat", "lib!copy", "app!wrap"] {
             prop_assert_eq!(in_mine.get(name), in_all.get(name), "{}", name);
         }

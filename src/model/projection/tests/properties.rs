@@ -74,6 +74,13 @@ prop_compose! {
     }
 }
 
+impl FactSpec {
+    /// In a runtime's own thread.
+    pub(super) fn is_internal(&self) -> bool {
+        of_kind(NAMES[self.name]).1 == ThreadKind::Internal
+    }
+}
+
 pub(super) fn world(facts: &[FactSpec]) -> World {
     let mut world = World::new();
     for fact in facts {
@@ -234,8 +241,9 @@ proptest! {
         }
         let own = nodes.iter().map(|n| &n.own).chain(projection.groups.iter().map(|g| &g.own));
         prop_assert_eq!(sum(own), projection.total);
+        let threads = (0..projection.node_count()).filter(|at| projection.name(*at).kind == FrameKind::Thread);
         let own = projection.methods().iter().map(|m| &m.own).chain(projection.groups.iter().map(|g| &g.own));
-        prop_assert_eq!(sum(own), projection.total);
+        prop_assert_eq!(sum(own.chain(threads.map(|at| &nodes[at as usize].own))), projection.total);
         for totals in nodes.iter().map(|n| &n.total).chain([&projection.total]) {
             prop_assert_eq!(totals.states_ns.iter().sum::<u64>(), totals.wall_ns);
         }

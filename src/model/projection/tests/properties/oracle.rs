@@ -216,17 +216,20 @@ impl Oracle {
         };
         let entry = self.groups.entry(group.clone()).or_default();
         entry.0.add(&totals);
-        if kept.is_empty() {
+        if kept.is_empty() && inner.is_none() {
             entry.1.add(&totals);
         }
         entry.2.insert(fact.tid);
         let mut path = Vec::new();
-        if let Some(inner) = inner.filter(|_| !kept.is_empty()) {
+        if let Some(inner) = inner {
             let location = Location::named(inner, FrameKind::Thread);
             path.push(row_name(&location, settings.roll_up));
             let row = self.rows.entry((group.clone(), path.clone())).or_default();
             row.total.add(&totals);
             row.add_line(&location, &totals);
+            if kept.is_empty() {
+                row.own.add(&totals);
+            }
         }
         let mut met = BTreeSet::new();
         let mut kept: Vec<Location> = kept.iter().map(|l| rolled(l, settings.roll_up)).collect();
@@ -291,14 +294,13 @@ pub(super) fn is_idle(fact: &FactSpec, frames: &[Location], settings: &Settings)
     match State::ALL[fact.state] {
         State::Poll => true,
         State::Wait | State::Sleep => {
-            let internal = of_kind(NAMES[fact.name]).1 == ThreadKind::Internal;
             let waits = |l: &Location| {
                 is(l, POOL) || settings.idle_at.iter().any(|pattern| pattern.is_match(&l.function))
             };
             let in_loop = frames.iter().rposition(|l| is(l, LOOP)).is_some_and(|innermost| {
                 frames[innermost + 1..].iter().all(|l| is(l, PLUMBING) || &*l.module == "vmlinux")
             });
-            internal || frames.iter().any(waits) || in_loop
+            fact.is_internal() || frames.iter().any(waits) || in_loop
         }
         _ => false,
     }
