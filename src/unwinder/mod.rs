@@ -171,7 +171,6 @@ pub trait Unwinder {
     /// `rbp: None` means that the thread is blocked and its stack may be read from memory beyond
     /// the copied bytes during the walk. So the check that the thread has not run meanwhile belongs
     /// *after* it.
-    /// run meanwhile belongs *after* it.
     fn walk(
         &mut self,
         registers: &Registers,

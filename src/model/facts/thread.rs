@@ -309,7 +309,6 @@ impl Thread {
     /// the time probably is. One that was woken and has run since is on one, too. The counters of a
     /// thread on a core lag by up to a kernel tick. So if they did not move, the last decision is
     /// kept for half of that.
-    /// thread on a core lag by up to a kernel tick, so nothing new is known within half of that.
     fn place_on_core(&mut self, seen: &Seen) {
         if matches!(seen.what, What::OnCpu(_)) {
             (self.on_core, self.sampled) = (true, true);

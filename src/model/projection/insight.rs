@@ -2,15 +2,22 @@
 
 use super::settings::Metric;
 use super::waits::{Asked, Facts, WaitsFor, describe};
-use super::{Projection, Totals};
+use super::{HITS_NEEDED, Projection, Totals};
 use crate::model::facts::snapshot::{Health, Snapshot, ThreadNow};
 use crate::model::vocabulary::frame::{Ns, SECOND};
+use crate::model::vocabulary::role::Role;
 use crate::model::vocabulary::state::State;
 
 /// A wait of this duration is worth a sentence.
 const LONG: Ns = SECOND;
 /// A program that is busy for a smaller part of the time is at rest.
 const AT_REST: f64 = 0.02;
+/// From this many cores on, CPU time is worth a sentence.
+const MUCH_CPU: f64 = 0.5;
+/// A function with this share of it stands out.
+const STANDS_OUT: f64 = 0.5;
+/// Names that are still read matter while stacks with this share of the time lack some.
+const UNNAMED: f64 = 0.02;
 
 /// What a sentence is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,8 +61,14 @@ pub fn insight(
         let text = format!("nothing to see: {idle} thread{s} {verb} for work");
         return Some(Insight { text, about: About::Idle });
     }
-    let sentence = saturation(&projection.total, projection.elapsed(), snapshot)
+    let unnamed = projection.unnamed_ns as f64 >= projection.total.wall_ns as f64 * UNNAMED;
+    let naming = snapshot.health.naming && projection.unnamed_ns > 0 && unnamed;
+    let total = &projection.total;
+    // Where waits are most of what is shown, CPU time is not what its threads lack.
+    let mostly_runs = total.states_ns[State::Run as usize] * 2 >= total.wall_ns;
+    let sentence = saturation(total, projection.elapsed(), snapshot)
         .or_else(|| convoy(snapshot, projection, answer))
+        .or_else(|| hot(projection).filter(|_| mostly_runs && !naming))
         .or_else(|| longest_wait(snapshot, projection, answer));
     if let Some(text) = sentence {
         return Some(says(text));
@@ -66,7 +79,7 @@ pub fn insight(
     if let Some(text) = quiet(snapshot, projection) {
         return Some(says(text));
     }
-    snapshot.health.naming.then(|| says("naming ...".into()))
+    naming.then(|| says("naming ...".into()))
 }
 
 /// Returns why figures may be wrong.
@@ -127,6 +140,26 @@ fn saturation(total: &Totals, elapsed: Ns, snapshot: &Snapshot) -> Option<String
             (cores * 10.0).round() / 10.0,
         )
     })
+}
+
+/// Says which function has most of the CPU time, where that is much.
+fn hot(projection: &Projection) -> Option<String> {
+    let total = &projection.total;
+    if total.cores(projection.elapsed()) < MUCH_CPU {
+        return None;
+    }
+    let hottest = projection.methods().iter().max_by_key(|method| method.own.cpu_ns)?;
+    let share = hottest.own.share(Metric::Cpu, total);
+    let stands_out = share >= STANDS_OUT && hottest.own.cpu_hits >= HITS_NEEDED;
+    if !stands_out || hottest.role == Role::Marker {
+        return None;
+    }
+    let name = &hottest.location(Metric::Cpu).function;
+    let mut text = format!("{:.0} % of the CPU time is in {name}", share * 100.0);
+    if let Some(entry) = hottest.entry(Metric::Cpu) {
+        text.push_str(&format!(", calling {}", entry.function));
+    }
+    Some(text)
 }
 
 /// Returns what a thread waits for, as far as that is known.

@@ -61,7 +61,7 @@ use std::sync::{Arc, OnceLock};
 use rustc_hash::FxHashMap;
 
 use crate::model::facts::snapshot::{Session, Snapshot, Target};
-use crate::model::facts::tables::NameId;
+use crate::model::facts::tables::{NameId, StackId, Tables};
 use crate::model::projection::settings::{Grouping, Metric, Settings};
 use crate::model::vocabulary::frame::{Ns, ThreadKey, ThreadKind};
 
@@ -147,6 +147,8 @@ pub struct Projection {
     pub now: Now,
     /// CPU time of threads that collect garbage, whatever the filters.
     pub collectors_cpu_ns: u64,
+    /// Wall time of shown stacks with frames whose names are still read.
+    unnamed_ns: u64,
     /// Ordered by name.
     pub groups: Vec<Group>,
     nodes: nodes::Nodes,
@@ -167,6 +169,7 @@ impl Projection {
             only_idle: false,
             now: Now::default(),
             collectors_cpu_ns: 0,
+            unnamed_ns: 0,
             groups: Vec::new(),
             nodes: nodes::Nodes::default(),
             seen: Vec::new(),
@@ -215,6 +218,30 @@ impl fmt::Debug for Projection {
             .field("methods", &self.methods())
             .finish()
     }
+}
+
+/// Returns the wall time of stacks with frames whose names are still read.
+fn unnamed_ns<'a>(tables: &Tables, cells: impl Iterator<Item = &'a fact_reader::Cell>) -> u64 {
+    let mut known: FxHashMap<StackId, bool> = FxHashMap::default();
+    let mut way = Vec::new();
+    let mut is_unnamed = |stack: StackId| {
+        let mut at = stack;
+        let unnamed = loop {
+            if at == StackId::EMPTY {
+                break false;
+            } else if let Some(unnamed) = known.get(&at) {
+                break *unnamed;
+            }
+            way.push(at);
+            if tables.named(tables.top(at)).pending {
+                break true;
+            }
+            at = tables.parent(at);
+        };
+        known.extend(way.drain(..).map(|at| (at, unnamed)));
+        unnamed
+    };
+    cells.filter(|cell| is_unnamed(cell.stack)).map(|cell| cell.totals.wall_ns).sum()
 }
 
 /// Projects `snapshot`'s history under `settings`. A view that is redrawn repeatedly uses
@@ -314,6 +341,10 @@ impl Projector {
         let order = fact_reader::by_counting(&order, heads.len(), |at| {
             rank[cells[*at as usize].group as usize]
         });
+        let unnamed_ns = match snapshot.health.naming {
+            true => unnamed_ns(&snapshot.tables, order.iter().map(|at| &cells[*at as usize])),
+            false => 0,
+        };
         let builder = tree::Builder { tables: &snapshot.tables, settings, rows, verdicts, scratch };
         let trees = builder.build(cells, &order, &heads);
         let attached =
@@ -360,6 +391,7 @@ impl Projector {
             only_idle: shown.only_idle,
             now,
             collectors_cpu_ns: shown.collectors_cpu_ns,
+            unnamed_ns,
             groups,
             nodes: trees.nodes,
             seen,

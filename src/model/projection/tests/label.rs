@@ -254,3 +254,63 @@ fn threads_that_want_a_core_are_counted() {
         assert_eq!(moment.says(&at(Level::Mine)), expected, "{ready} ready, {running} running");
     }
 }
+
+#[test]
+fn the_function_with_most_of_the_cpu_time_is_named() {
+    // One core; `elapsed` is 100 ns.
+    for (hot, calling, other, expected) in [
+        (60, 0, 30, "67 % of the CPU time is in serve"),
+        (25, 35, 40, "60 % of the CPU time is in serve, calling malloc"),
+        (45, 0, 46, "51 % of the CPU time is in main"),
+        (30, 0, 19, ""),
+        (24, 25, 50, "51 % of the CPU time is in main"),
+    ] {
+        let mut moment = Moment::new();
+        moment.threads.clear();
+        moment.world.facts.clear();
+        moment.world.fact("w", "main;serve", State::Run, hot).cpu_hits = 10;
+        moment.world.fact("w", "main;serve;libc.so.6!malloc", State::Run, calling).cpu_hits = 10;
+        moment.world.fact("w", "main", State::Run, other).cpu_hits = 10;
+        assert_eq!(moment.says(&at(Level::Mine)), expected, "{hot} {calling} {other}");
+    }
+}
+
+#[test]
+fn a_hot_function_is_named_where_threads_mostly_run() {
+    for (running, hits, expected) in [
+        (60, 10, "100 % of the CPU time is in busy"),
+        (60, 9, "old-1 waits 20 s: lock"),
+        (9, 10, "old-1 waits 20 s: lock"),
+    ] {
+        let mut moment = Moment::new();
+        moment.world.fact("w", "main;busy", State::Run, running).cpu_hits = hits;
+        assert_eq!(moment.says(&at(Level::Mine)), expected, "{running} {hits}");
+    }
+    let mut moment = Moment::new();
+    moment.world.fact("w", "main;busy", State::Run, 60).cpu_hits = 10;
+    moment.world.fact("w", "main;idle", State::Sleep, 60);
+    assert_eq!(moment.says(&at(Level::Mine)), "old-1 waits 20 s: lock");
+    moment.threads.clear();
+    assert_eq!(moment.says(&at(Level::Mine)), "");
+}
+
+#[test]
+fn names_that_are_still_read_are_told_while_rows_lack_them() {
+    for (unnamed, expected) in [(1, ""), (2, "naming ..."), (90, "naming ...")] {
+        let mut moment = Moment::new();
+        moment.threads.clear();
+        moment.world.facts.clear();
+        moment.world.fact("w", "main", State::Sleep, 100 - unnamed);
+        // Its caller's name is read, its own is known.
+        moment.world.fact("w", "late;inner", State::Sleep, unnamed);
+        let late = moment.world.frames["late"];
+        moment.world.interner.set_named(late, Named::unnamed(late));
+        assert_eq!(moment.says(&at(Level::Mine)), "", "{unnamed}: all are named");
+        moment.health.naming = true;
+        assert_eq!(moment.says(&at(Level::Mine)), expected, "{unnamed}");
+        // What is hot may get another name yet.
+        moment.world.fact("w", "main", State::Run, 110).cpu_hits = 10;
+        let hot = if unnamed < 4 { "100 % of the CPU time is in main" } else { "naming ..." };
+        assert_eq!(moment.says(&at(Level::Mine)), hot, "{unnamed}");
+    }
+}
