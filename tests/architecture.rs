@@ -99,6 +99,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 /// The vocabulary of a stack, the cleaning of foreign text, the settings, the exit codes, and the
 /// reports of unit tests that cannot run: every module may use them.
 const ANYONE: &[&str] = &[
+    "model::vocabulary::blocker",
     "model::vocabulary::event",
     "model::vocabulary::frame",
     "model::vocabulary::role",

@@ -6,6 +6,7 @@ pub mod libunwind;
 
 use rustc_hash::FxHashSet;
 
+use crate::model::vocabulary::blocker::RawBlocker;
 use crate::model::vocabulary::frame::{Marker, Ns, RawFrame, RawName};
 use crate::process::code_generations::CodeMapping;
 use crate::process::maps::Maps;
@@ -135,6 +136,13 @@ pub trait Generated: Send {
         None
     }
 
+    /// Returns what the blocked thread whose stack pointer is `sp` waits for, by the runtime's own
+    /// records, and who holds it. The holder's thread id is one of the process's own PID namespace.
+    /// It is read now, so the check that the thread has not run meanwhile belongs after it.
+    fn blocker(&mut self, _sp: u64) -> Option<RawBlocker> {
+        None
+    }
+
     /// Whether [`Generated::resume`] may find something.
     fn can_resume(&self) -> bool {
         false
@@ -207,6 +215,12 @@ pub trait Unwinder {
     /// records say it: a frame, and the index of the appended frame that it belongs before. It is
     /// read now, so the check that the thread has not run meanwhile belongs after it.
     fn waits_for(&mut self) -> Option<(usize, RawFrame)> {
+        None
+    }
+
+    /// Returns what a blocked thread waits for by the records of its runtime; see
+    /// [`Generated::blocker`].
+    fn blocker(&mut self, _sp: u64) -> Option<RawBlocker> {
         None
     }
 

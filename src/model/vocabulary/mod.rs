@@ -5,6 +5,7 @@
 //! ```text
 //! frame              frames, threads and their names
 //! event              what capture observes of threads
+//! blocker            what a blocked thread waits for, and who holds it
 //! state              what a thread is doing, by its system call
 //! role               whose code a frame is
 //! java_launch        what a Java program runs, by its command line
@@ -15,6 +16,7 @@
 //! text               what makes strings of a target safe to show
 //! ```
 
+pub mod blocker;
 pub mod event;
 pub mod frame;
 pub mod host_load;

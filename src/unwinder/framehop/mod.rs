@@ -48,6 +48,7 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashSet;
 
+use crate::model::vocabulary::blocker::RawBlocker;
 use crate::model::vocabulary::frame::{Marker, Ns, RawFrame, RawName};
 use crate::process::code_generations::CodeMapping;
 use crate::process::mapped_files::Files;
@@ -232,6 +233,10 @@ impl<M: ReadMemory> Unwinder for FramehopUnwinder<M> {
     fn waits_for(&mut self) -> Option<(usize, RawFrame)> {
         let Crossing { frame, sp, callee } = self.crossing.take()?;
         Some((frame, self.runtime.found.as_deref_mut()?.waits_for(sp, callee)?))
+    }
+
+    fn blocker(&mut self, sp: u64) -> Option<RawBlocker> {
+        self.runtime.found.as_deref_mut()?.blocker(sp)
     }
 
     fn set_instant(&mut self, at: Ns) {

@@ -1,0 +1,138 @@
+//! What keeps a blocked thread from going on: a lock, a condition, another thread's end, and who
+//! holds it.
+
+use super::frame::RawName;
+
+/// What kind of object a thread waits for. The numbers are part of the ring's format and of saved
+/// files.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub enum BlockerKind {
+    /// Java: to enter a `synchronized` block or method, also again after `Object.wait`.
+    Monitor = 1,
+    /// Java: `Object.wait`, not notified yet.
+    Notify = 2,
+    /// Java: a lock of `java.util.concurrent.locks` that one thread owns at a time.
+    OwnedLock = 3,
+    /// Java: `Condition.await`; the object is the condition's lock.
+    Condition = 4,
+    /// Java: `java.util.concurrent.Semaphore`.
+    Semaphore = 5,
+    /// Java: `java.util.concurrent.CountDownLatch`.
+    Latch = 6,
+    /// Java: the result of a `FutureTask`; the holder runs it.
+    Future = 7,
+    /// Java: any other object that `LockSupport.park` was given.
+    Parked = 8,
+    /// Another thread's end: `Thread.join`, `pthread_join`.
+    ThreadEnd = 9,
+    /// Java: a class that another thread initialises.
+    ClassInit = 10,
+    /// `pthread_mutex_t`.
+    Mutex = 11,
+    /// `pthread_rwlock_t`.
+    RwLock = 12,
+    /// `flock` or `fcntl`; the object is the file's inode.
+    FileLock = 13,
+    /// `waitpid`; the object is the child's process id, 0 for any child.
+    Child = 14,
+}
+
+impl BlockerKind {
+    pub const ALL: [BlockerKind; 14] = [
+        BlockerKind::Monitor,
+        BlockerKind::Notify,
+        BlockerKind::OwnedLock,
+        BlockerKind::Condition,
+        BlockerKind::Semaphore,
+        BlockerKind::Latch,
+        BlockerKind::Future,
+        BlockerKind::Parked,
+        BlockerKind::ThreadEnd,
+        BlockerKind::ClassInit,
+        BlockerKind::Mutex,
+        BlockerKind::RwLock,
+        BlockerKind::FileLock,
+        BlockerKind::Child,
+    ];
+
+    /// Returns the kind with this number.
+    pub fn of(number: u8) -> Option<BlockerKind> {
+        BlockerKind::ALL.get(usize::from(number.checked_sub(1)?)).copied()
+    }
+
+    /// Returns the word in JSON and in rows.
+    pub fn word(self) -> &'static str {
+        match self {
+            BlockerKind::Monitor => "monitor",
+            BlockerKind::Notify => "notify",
+            BlockerKind::OwnedLock => "lock",
+            BlockerKind::Condition => "condition",
+            BlockerKind::Semaphore => "semaphore",
+            BlockerKind::Latch => "latch",
+            BlockerKind::Future => "future",
+            BlockerKind::Parked => "parked",
+            BlockerKind::ThreadEnd => "thread end",
+            BlockerKind::ClassInit => "class initialisation",
+            BlockerKind::Mutex => "mutex",
+            BlockerKind::RwLock => "rwlock",
+            BlockerKind::FileLock => "file lock",
+            BlockerKind::Child => "child",
+        }
+    }
+
+    /// Returns whether a thread that has it keeps all others out, so that a cycle of waits never
+    /// ends.
+    pub fn is_exclusive(self) -> bool {
+        matches!(
+            self,
+            BlockerKind::Monitor
+                | BlockerKind::OwnedLock
+                | BlockerKind::ThreadEnd
+                | BlockerKind::Mutex
+                | BlockerKind::RwLock
+        )
+    }
+}
+
+/// Who holds what a thread waits for, as capture finds it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+pub enum RawHolder {
+    /// It cannot be known, or is not proven.
+    #[default]
+    Unknown,
+    /// No thread holds it now: it was just released.
+    Nobody,
+    /// A thread: ids as in sampletop's PID namespace.
+    Thread { pid: u32, tid: u32 },
+    /// This number of readers, whose threads are unknown.
+    Readers(u32),
+    /// A virtual thread of Java that runs on no carrier.
+    Unmounted,
+}
+
+/// A blocker as capture reads it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct RawBlocker {
+    pub kind: BlockerKind,
+    /// Address of the object in the target: of a Java object as `jstack` prints it, of a mutex its
+    /// first byte.
+    pub object: u64,
+    /// The object's class: a text of the runtime's names (`RawName::of_runtime`).
+    pub class: Option<RawName>,
+    pub holder: RawHolder,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_kinds_are_kept() {
+        for kind in BlockerKind::ALL {
+            assert_eq!(BlockerKind::of(kind as u8), Some(kind));
+        }
+        assert_eq!([BlockerKind::of(0), BlockerKind::of(15)], [None, None]);
+        assert_eq!(BlockerKind::Child as u8, 14);
+    }
+}
