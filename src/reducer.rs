@@ -277,6 +277,12 @@ impl Worker {
                 {
                     self.recorder.set_thread_name(observation.name, &text);
                 }
+                if let Event::Observation(observation) = &event
+                    && let Some(class) = observation.blocker.and_then(|blocker| blocker.class)
+                    && let Some(text) = self.names.thread(class)
+                {
+                    self.recorder.set_class_name(class, &text);
+                }
                 if let Event::ProcessEnded { at, pid } = event {
                     self.ended.push((pid, at));
                 }

@@ -7,12 +7,14 @@
 //! ```text
 //! header:      kind:8 | words of the record, header included:24 | seen:8 | flags:8 | 0:16
 //! observation: at, pid | tid << 32, start, name x 2, [counters x 3], [syscall number, args x 6],
+//!              [blocker: kind:8 | holder:8 | its count:32, object, class x 2, pid | tid << 32],
 //!              frames ...
 //! ```
 
 use ringbuf::traits::{Consumer, Observer, Producer, Split};
 use ringbuf::{HeapCons, HeapProd, HeapRb};
 
+use crate::model::vocabulary::blocker::{BlockerKind, RawBlocker, RawHolder};
 use crate::model::vocabulary::event::{Counters, Event, Losses, Observation, Seen, Syscall, Tick};
 use crate::model::vocabulary::frame::{Ns, RawFrame, RawName, ThreadKey};
 
@@ -33,6 +35,7 @@ const HAS_COUNTERS: u64 = 1;
 const HAS_SYSCALL: u64 = 2;
 const RECOVERED: u64 = 4;
 const HAS_PROCESS_CPU: u64 = 8;
+const HAS_BLOCKER: u64 = 16;
 
 /// Makes a ring of `words` u64 words. At least one record must fit: 64 Ki words are 512 KiB.
 pub fn channel(words: usize) -> (Writer, Reader) {
@@ -160,14 +163,8 @@ pub fn encode(event: &Event, out: &mut Vec<u64>) {
 }
 
 fn encode_observation(observation: &Observation, out: &mut Vec<u64>) -> (u64, u64) {
-    let (low, high) = observation.name.0.split_at(8);
-    out.extend([
-        observation.at,
-        ids(&observation.thread),
-        observation.thread.start,
-        word(low),
-        word(high),
-    ]);
+    let (low, high) = name_words(&observation.name);
+    out.extend([observation.at, ids(&observation.thread), observation.thread.start, low, high]);
     let mut flags = encode_counters(observation.counters.as_ref(), out);
     if observation.recovered {
         flags |= RECOVERED;
@@ -185,8 +182,26 @@ fn encode_observation(observation: &Observation, out: &mut Vec<u64>) -> (u64, u6
         out.push(u64::from(call.number as u32));
         out.extend(call.args);
     }
+    if let Some(blocker) = &observation.blocker {
+        flags |= HAS_BLOCKER;
+        encode_blocker(blocker, out);
+    }
     out.extend(observation.stack.iter().map(|frame| frame.bits()));
     (seen, flags)
+}
+
+fn encode_blocker(blocker: &RawBlocker, out: &mut Vec<u64>) {
+    let (holder, count, thread) = match blocker.holder {
+        RawHolder::Unknown => (0, 0, 0),
+        RawHolder::Nobody => (1, 0, 0),
+        RawHolder::Thread { pid, tid } => (2, 0, u64::from(pid) | u64::from(tid) << 32),
+        RawHolder::Readers(count) => (3, count, 0),
+        RawHolder::Unmounted => (4, 0, 0),
+    };
+    // A name of no bytes stands for none.
+    let (low, high) = blocker.class.as_ref().map_or((0, 0), name_words);
+    let kinds = blocker.kind as u64 | holder << 8 | u64::from(count) << 16;
+    out.extend([kinds, blocker.object, low, high, thread]);
 }
 
 fn encode_counters(counters: Option<&Counters>, out: &mut Vec<u64>) -> u64 {
@@ -201,6 +216,11 @@ fn encode_counters(counters: Option<&Counters>, out: &mut Vec<u64>) -> u64 {
 
 fn ids(thread: &ThreadKey) -> u64 {
     u64::from(thread.pid) | u64::from(thread.tid) << 32
+}
+
+fn name_words(name: &RawName) -> (u64, u64) {
+    let (low, high) = name.0.split_at(8);
+    (word(low), word(high))
 }
 
 fn word(bytes: &[u8]) -> u64 {
@@ -220,6 +240,31 @@ impl Words<'_> {
     fn take_thread(&mut self) -> Option<ThreadKey> {
         let ids = self.take()?;
         Some(ThreadKey { pid: ids as u32, tid: (ids >> 32) as u32, start: self.take()? })
+    }
+
+    fn take_name(&mut self) -> Option<RawName> {
+        let mut name = RawName::default();
+        name.0[..8].copy_from_slice(&self.take()?.to_le_bytes());
+        name.0[8..].copy_from_slice(&self.take()?.to_le_bytes());
+        Some(name)
+    }
+
+    fn take_blocker(&mut self, flags: u64) -> Option<Option<RawBlocker>> {
+        if flags & HAS_BLOCKER == 0 {
+            return Some(None);
+        }
+        let kinds = self.take()?;
+        let (object, class, thread) = (self.take()?, self.take_name()?, self.take()?);
+        let holder = match kinds >> 8 & 0xff {
+            0 => RawHolder::Unknown,
+            1 => RawHolder::Nobody,
+            2 => RawHolder::Thread { pid: thread as u32, tid: (thread >> 32) as u32 },
+            3 => RawHolder::Readers((kinds >> 16) as u32),
+            4 => RawHolder::Unmounted,
+            _ => return None,
+        };
+        let class = Some(class).filter(|class| *class != RawName::default());
+        Some(Some(RawBlocker { kind: BlockerKind::of(kinds as u8)?, object, class, holder }))
     }
 
     fn take_counters(&mut self, flags: u64) -> Option<Option<Counters>> {
@@ -264,9 +309,7 @@ pub fn decode(record: &[u64]) -> Option<Event> {
 fn decode_observation(words: &mut Words<'_>, seen: u64, flags: u64) -> Option<Observation> {
     let at: Ns = words.take()?;
     let thread = words.take_thread()?;
-    let mut name = RawName::default();
-    name.0[..8].copy_from_slice(&words.take()?.to_le_bytes());
-    name.0[8..].copy_from_slice(&words.take()?.to_le_bytes());
+    let name = words.take_name()?;
     let counters = words.take_counters(flags)?;
     let call = words.take_syscall(flags)?;
     let seen = match seen {
@@ -278,8 +321,10 @@ fn decode_observation(words: &mut Words<'_>, seen: u64, flags: u64) -> Option<Ob
         5 => Seen::Ready,
         _ => return None,
     };
+    let blocker = words.take_blocker(flags)?;
     let stack = words.0.iter().map(|bits| RawFrame::from_bits(*bits)).collect();
-    Some(Observation { at, thread, name, seen, counters, stack, recovered: flags & RECOVERED != 0 })
+    let recovered = flags & RECOVERED != 0;
+    Some(Observation { at, thread, name, seen, counters, stack, recovered, blocker })
 }
 
 fn decode_tick(words: &mut Words<'_>, flags: u64) -> Option<Tick> {
@@ -315,7 +360,9 @@ fn decode_tick(words: &mut Words<'_>, flags: u64) -> Option<Tick> {
 #[cfg(test)]
 mod tests {
     use proptest::collection::vec;
+    use proptest::option;
     use proptest::prelude::*;
+    use proptest::sample::select;
 
     use super::*;
 
@@ -346,8 +393,9 @@ mod tests {
 
     fn observe() -> impl Strategy<Value = Event> {
         let stack = vec(any::<u64>().prop_map(RawFrame::from_bits), 0..40);
-        (any::<u64>(), thread(), any::<[u8; 16]>(), seen(), counters(), stack, any::<bool>())
-            .prop_map(|(at, thread, name, seen, counters, stack, recovered)| {
+        let parts = (any::<u64>(), thread(), any::<[u8; 16]>(), seen(), counters(), stack);
+        (parts, any::<bool>(), option::of(blocker())).prop_map(
+            |((at, thread, name, seen, counters, stack), recovered, blocker)| {
                 Event::Observation(Observation {
                     at,
                     thread,
@@ -356,8 +404,23 @@ mod tests {
                     counters,
                     stack,
                     recovered,
+                    blocker,
                 })
-            })
+            },
+        )
+    }
+
+    fn blocker() -> impl Strategy<Value = RawBlocker> {
+        let holder = prop_oneof![
+            Just(RawHolder::Unknown),
+            Just(RawHolder::Nobody),
+            any::<(u32, u32)>().prop_map(|(pid, tid)| RawHolder::Thread { pid, tid }),
+            any::<u32>().prop_map(RawHolder::Readers),
+            Just(RawHolder::Unmounted),
+        ];
+        let class = option::of(any::<u64>().prop_map(RawName::of_runtime));
+        (select(&BlockerKind::ALL), any::<u64>(), class, holder)
+            .prop_map(|(kind, object, class, holder)| RawBlocker { kind, object, class, holder })
     }
 
     fn tick() -> impl Strategy<Value = Event> {
@@ -424,7 +487,7 @@ mod tests {
         /// Garbage behind a plausible header: every kind, state and flag, any length.
         #[test]
         fn garbage_behind_a_header_never_panics(
-            kind in 0u64..9, seen in 0u64..7, flags in 0u64..32, rest in vec(any::<u64>(), 0..64),
+            kind in 0u64..9, seen in 0u64..7, flags in 0u64..64, rest in vec(any::<u64>(), 0..64),
         ) {
             let mut words = vec![kind | (rest.len() as u64 + 1) << 8 | seen << 32 | flags << 40];
             words.extend(rest);
@@ -443,14 +506,10 @@ mod tests {
     #[test]
     fn a_record_that_does_not_fit_leaves_no_trace() {
         let (mut writer, mut reader) = channel(64);
+        let thread = ThreadKey { pid: 1, tid: 1, start: 1 };
         let long = Observation {
-            at: 1,
-            thread: ThreadKey { pid: 1, tid: 1, start: 1 },
-            name: RawName::default(),
-            seen: Seen::OnCpu,
-            counters: None,
             stack: vec![RawFrame::from_bits(7); 100],
-            recovered: false,
+            ..Observation::new(1, thread, RawName::default(), Seen::OnCpu)
         };
         assert!(!writer.push(&Event::Observation(long)));
         assert_eq!(reader.next(), None);
@@ -462,14 +521,10 @@ mod tests {
     #[test]
     fn a_stack_beyond_the_limit_is_refused() {
         let (mut writer, _reader) = channel(1 << 16);
+        let thread = ThreadKey { pid: 1, tid: 1, start: 1 };
         let observation = Observation {
-            at: 1,
-            thread: ThreadKey { pid: 1, tid: 1, start: 1 },
-            name: RawName::default(),
-            seen: Seen::OnCpu,
-            counters: None,
             stack: vec![RawFrame::from_bits(7); MAX_WORDS],
-            recovered: false,
+            ..Observation::new(1, thread, RawName::default(), Seen::OnCpu)
         };
         assert!(!writer.push(&Event::Observation(observation)));
     }

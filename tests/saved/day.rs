@@ -41,11 +41,10 @@ pub fn session(seconds: u64, stacks: usize) -> Snapshot {
         };
         interner.set_named(raw, Named::known([location]));
     }
-    let key = |interner: &mut Interner, tid: u32, stack: StackId, state: RawState| FactKey {
-        thread: ThreadKey { pid: 4321, tid: 4321 + tid, start: 77_777 },
-        name: interner.name(RawName::new(format!("worker-{tid}").as_bytes())),
-        stack,
-        state,
+    let key = |interner: &mut Interner, tid: u32, stack: StackId, state: RawState| {
+        let thread = ThreadKey { pid: 4321, tid: 4321 + tid, start: 77_777 };
+        let name = interner.name(RawName::new(format!("worker-{tid}").as_bytes()));
+        FactKey::new(thread, name, stack, state)
     };
     let mut buckets = Buckets::new(START, Limits::default(), interner.other());
     let till = START + seconds * SECOND;

@@ -4,18 +4,20 @@
 //! `SAMPLETOP_KEEP=1 cargo test --test saved` writes the last of [`KEPT`] if it is missing;
 //! existing files are never overwritten.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use sampletop::formats::saved;
 use sampletop::model::facts::snapshot::Snapshot;
-use sampletop::model::projection::settings::Settings;
+use sampletop::model::facts::tables::BlockerId;
+use sampletop::model::projection::settings::{Range, Settings};
 
 use super::damaged::sums;
 use super::{sessions, written};
 
 /// Oldest first. The number is the format's.
-const KEPT: &[&str] = &["format-1", "format-1-builds"];
+const KEPT: &[&str] = &["format-1", "format-1-builds", "format-2"];
 
 fn path(name: &str, extension: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/saved/{name}.{extension}"))
@@ -52,6 +54,15 @@ fn text(snapshot: &Snapshot) -> String {
                 "{what} {}/{} {name} {state} {stack} wall {wall} cpu {cpu}\n",
                 thread.pid, thread.tid
             );
+        }
+    }
+    let mut blocked: BTreeMap<BlockerId, u64> = BTreeMap::new();
+    history.read(Range::Rolling(u64::MAX), *at, &mut |key, weights| {
+        *blocked.entry(key.blocker).or_default() += weights.wall_ns;
+    });
+    for (blocker, wall) in blocked {
+        if let Some(blocker) = tables.blocker(blocker) {
+            text += &format!("{blocker:?} wall {wall}\n");
         }
     }
     for (module, builds) in tables.builds() {

@@ -11,6 +11,7 @@ use sampletop::config::Format;
 use sampletop::formats;
 use sampletop::formats::saved::{self, NotAProfile};
 use sampletop::model::facts::snapshot::{Snapshot, ThreadNow};
+use sampletop::model::facts::tables::{Blocker, BlockerId};
 use sampletop::model::projection::settings::{Range, Settings};
 
 fn written(snapshot: &Snapshot, settings: &Settings) -> Vec<u8> {
@@ -56,6 +57,11 @@ fn compare(opened: &Snapshot, snapshot: &Snapshot) {
     assert_eq!(buckets(opened), buckets(snapshot));
     assert_eq!(opened.history.span(), snapshot.history.span());
     assert_eq!(opened.tables.builds(), snapshot.tables.builds());
+    let blockers = |snapshot: &Snapshot| -> Vec<Blocker> {
+        let ids = (1..=snapshot.tables.blocker_count()).map(|id| BlockerId(id as u32));
+        ids.filter_map(|id| snapshot.tables.blocker(id).cloned()).collect()
+    };
+    assert_eq!(blockers(opened), blockers(snapshot));
 }
 
 proptest! {

@@ -6,6 +6,7 @@ use sampletop::model::facts::history::History;
 use sampletop::model::facts::recorder::{Limits, Recorder};
 use sampletop::model::facts::snapshot::{Health, Session, Snapshot, Target, Wanted};
 use sampletop::model::facts::tables::{FrameKind, Location, Named, Tables, Tier};
+use sampletop::model::vocabulary::blocker::{BlockerKind, RawBlocker, RawHolder};
 use sampletop::model::vocabulary::event::{
     Counters, Event, Losses, Observation, Seen, Syscall, Tick,
 };
@@ -186,11 +187,25 @@ fn named(raw: RawFrame) -> Named {
     Named { build_id, origins, ..Named::known(locations) }
 }
 
+fn blocker(random: &mut Random) -> RawBlocker {
+    let held = RawHolder::Thread { pid: 9, tid: 100 + random.below(5) as u32 };
+    let foreign = RawHolder::Thread { pid: 77, tid: 78 };
+    let others =
+        [RawHolder::Unknown, RawHolder::Nobody, RawHolder::Readers(3), RawHolder::Unmounted];
+    RawBlocker {
+        kind: random.one(&BlockerKind::ALL),
+        object: random.one(&[0x7f00_0000_1000, 0x7f00_0000_2000, u64::MAX]),
+        class: random.one(&[None, Some(RawName::of_runtime(0)), Some(RawName::of_runtime(1))]),
+        holder: random.one(&[&[held, held, foreign][..], &others].concat()),
+    }
+}
+
 /// `scan` observations of seven threads of two processes, for minutes or for some seconds. A fifth
 /// of the frames have no names yet.
 pub fn session(seed: u64, scan: usize, hours: bool) -> Snapshot {
     let mut random = Random(seed | 1);
     let mut recorder = Recorder::new(START, Limits::default());
+    recorder.set_class_name(RawName::of_runtime(0), "com.acme.TaxTable");
     let all = frames();
     let names = [&b"main"[..], b"work-1", b"work-2", b"GC #1", b"\xff\x1b[2J"];
     let kinds = [ThreadKind::Plain, ThreadKind::Plain, ThreadKind::Daemon, ThreadKind::Internal];
@@ -227,6 +242,9 @@ pub fn session(seed: u64, scan: usize, hours: bool) -> Snapshot {
             counters: (seen != Seen::OnCpu).then_some(*ran),
             stack: (0..depth).map(|_| random.one(&all)).collect(),
             recovered: random.below(5) == 0,
+            blocker: matches!(seen, Seen::Blocked(_))
+                .then(|| blocker(&mut random))
+                .filter(|_| random.below(3) > 0),
         }));
         match random.below(40) {
             0 => recorder.apply(&Event::ThreadEnded { at, thread, counters: Some(*ran) }),

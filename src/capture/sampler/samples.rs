@@ -141,6 +141,7 @@ impl Core {
             counters,
             stack,
             recovered,
+            blocker: None,
         }));
     }
 

@@ -38,6 +38,7 @@ impl ThreadScan {
                     counters: Some(counters),
                     stack,
                     recovered,
+                    blocker: None,
                 }));
                 true
             }
@@ -121,6 +122,7 @@ impl ThreadScan {
             counters: Some(counters),
             stack: Vec::new(),
             recovered: false,
+            blocker: None,
         };
         let again = unmoved && known.incomplete_walks > 0;
         if (found.state != b'R' || found.ready)

@@ -132,7 +132,7 @@ impl Builder {
         }
         let (thread, name) = self.thread(owner);
         let state = RawState::Known(state);
-        let mut key = FactKey { thread, name, stack: self.stack(stack), state };
+        let mut key = FactKey::new(thread, name, self.stack(stack), state);
         if self.facts.len() >= FACTS_MAX && !self.facts.contains_key(&key) {
             key.stack = self.interner.other();
             self.other += 1;

@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use super::bytes::{LONGEST, Put, Take};
 use super::{Budget, kind};
 use crate::model::facts::history::{Fact, History, Parts};
-use crate::model::facts::packed::{COLUMNS, Head, Packed};
+use crate::model::facts::packed::{COLUMNS, COLUMNS_BEFORE_BLOCKERS, Head, Packed};
 use crate::model::facts::tables::Tables;
 
 /// Maximum thread time of all buckets, and of the cumulative table, ns. The sum of both fits in 64
@@ -118,6 +118,7 @@ impl Found {
     /// corrupt one are kept.
     pub fn take(
         &mut self,
+        format: u64,
         kind: u32,
         block: &[u8],
         tables: &Tables,
@@ -128,7 +129,8 @@ impl Found {
         for _ in 0..take.count(4)? {
             let start = take.ns()?;
             let end = start.checked_add(take.ns()?)?;
-            heads.push((start, end, Head::take(&mut take.0)?));
+            let columns = if format < 2 { COLUMNS_BEFORE_BLOCKERS } else { COLUMNS };
+            heads.push((start, end, Head::take_columns(&mut take.0, columns)?));
         }
         // The offset of the next bucket's part in each column.
         let mut columns: [&[u8]; COLUMNS] = [&[]; COLUMNS];

@@ -5,7 +5,7 @@
 //! bytes     numbers and text
 //! session   conditions, health, targets; how much there is of everything else
 //! settings  what the view was set to
-//! tables    names of threads, frames, builds and origins of their files, stacks
+//! tables    names of threads, frames, builds and origins of their files, stacks, blockers
 //! history   buckets of facts, and the cumulative table
 //! threads   what threads were doing at the end
 //! ```
@@ -18,6 +18,7 @@
 //! increments [`FORMAT`], and readers support older formats for ever.
 
 pub mod block;
+mod blockers;
 mod bytes;
 mod history;
 mod session;
@@ -37,7 +38,7 @@ pub use tables::LOST;
 pub use threads::shown as shown_argument;
 
 /// The format that this version writes, and the newest that it reads.
-pub const FORMAT: u64 = 1;
+pub const FORMAT: u64 = 2;
 
 /// Kinds of blocks. A number is never reused.
 pub mod kind {
@@ -52,6 +53,7 @@ pub mod kind {
     pub const SEALED: u32 = 9;
     pub const BUILDS: u32 = 10;
     pub const ORIGINS: u32 = 11;
+    pub const BLOCKERS: u32 = 12;
 }
 
 /// Writes `snapshot` and `settings`. The only errors are those of `out`.
@@ -136,7 +138,9 @@ pub fn read(file: &[u8]) -> Result<Opened, NotAProfile> {
     for block in of(&[kind::SESSION]).take(SESSIONS_MAX) {
         let Some(bytes) = unpack(block, &mut budget) else { continue };
         match session::made_by(&bytes) {
-            Some((FORMAT, _)) => found = session::read(&bytes),
+            Some((format @ 1..=FORMAT, _)) => {
+                found = session::read(&bytes).map(|found| (format, found));
+            }
             Some((format, version)) if format > FORMAT => {
                 let version = clean(&version, 40).into_owned();
                 return Err(NotAProfile::Newer { version, format });
@@ -149,13 +153,15 @@ pub fn read(file: &[u8]) -> Result<Opened, NotAProfile> {
     }
     let ruined =
         || if file.starts_with(block::HEAD) { NotAProfile::Ruined } else { NotAProfile::Foreign };
-    let found = found.ok_or_else(ruined)?;
+    let (format, found) = found.ok_or_else(ruined)?;
 
     let settings =
         of(&[kind::SETTINGS]).next().and_then(|block| settings::read(&unpack(block, &mut budget)?));
 
     let mut tables = tables::Found::new(found.counts.tables);
-    for block in of(&[kind::NAMES, kind::FRAMES, kind::BUILDS, kind::ORIGINS, kind::STACKS]) {
+    const TABLES: &[u32] =
+        &[kind::NAMES, kind::FRAMES, kind::BUILDS, kind::ORIGINS, kind::STACKS, kind::BLOCKERS];
+    for block in of(TABLES) {
         let bytes = unpack(block, &mut budget);
         bytes.and_then(|bytes| tables.take(block.kind, &bytes, &mut budget));
     }
@@ -164,12 +170,12 @@ pub fn read(file: &[u8]) -> Result<Opened, NotAProfile> {
     let mut threads = Vec::new();
     for block in of(&[kind::THREADS]) {
         let bytes = unpack(block, &mut budget);
-        bytes.and_then(|bytes| threads::take(&bytes, &tables, &mut budget, &mut threads));
+        bytes.and_then(|bytes| threads::take(format, &bytes, &tables, &mut budget, &mut threads));
     }
     let mut history = history::Found::default();
     for block in of(&[kind::OPEN, kind::CUMULATIVE, kind::SEALED]) {
         let bytes = unpack(block, &mut budget);
-        bytes.and_then(|bytes| history.take(block.kind, &bytes, &tables, &mut budget));
+        bytes.and_then(|bytes| history.take(format, block.kind, &bytes, &tables, &mut budget));
     }
     let (history, lost_of_history) =
         history.history(found.span, found.counts.history).ok_or_else(ruined)?;
@@ -213,6 +219,7 @@ fn sentence(
         (lost.tables.frames as u64, of.tables.frames as u64, "names of frames"),
         (lost.tables.builds as u64, of.tables.builds as u64, "build ids of frames"),
         (lost.tables.stacks as u64, of.tables.stacks as u64, "stacks"),
+        (lost.tables.blockers as u64, of.tables.blockers as u64, "locks and their holders"),
         (lost.threads as u64, of.threads as u64, "states of threads"),
         (lost.history.open, of.history.open, "of the newest seconds"),
         (lost.history.sealed, of.history.sealed, "older pieces of history"),

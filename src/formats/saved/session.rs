@@ -87,6 +87,7 @@ pub fn write(snapshot: &Snapshot, counts: &Counts) -> Vec<u8> {
     write_health(&mut put, &snapshot.health);
     put.count(counts.tables.builds);
     put.number(snapshot.health.startup_ns);
+    put.count(counts.tables.blockers);
     put.bytes
 }
 
@@ -177,7 +178,9 @@ pub fn read(block: &[u8]) -> Option<Found> {
     let builds = if take.0.is_empty() { 0 } else { usize::try_from(take.number()?).ok()? };
     // Files of versions that did not measure the start-up end here.
     health.startup_ns = if take.0.is_empty() { 0 } else { take.ns()? };
-    let tables = tables::Counts { names, frames, stacks, builds };
+    // Files of versions without blockers end here.
+    let blockers = if take.0.is_empty() { 0 } else { usize::try_from(take.number()?).ok()? };
+    let tables = tables::Counts { names, frames, stacks, builds, blockers };
     let sound = session.started <= at && span.0 <= span.1 && tables.are_sound();
     sound.then_some(Found {
         session,

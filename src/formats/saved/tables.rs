@@ -10,10 +10,10 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use super::bytes::{Put, Take};
-use super::{Budget, kind};
-use crate::model::facts::interner::{MAX_NAMES, MAX_STACKS};
+use super::{Budget, blockers, kind};
+use crate::model::facts::interner::{MAX_BLOCKERS, MAX_NAMES, MAX_STACKS};
 use crate::model::facts::tables::{
-    FrameId, FrameKind, Location, NameId, Named, Parts, StackId, Tables, Tier,
+    Blocker, BlockerId, FrameId, FrameKind, Location, NameId, Named, Parts, StackId, Tables, Tier,
 };
 use crate::model::vocabulary::frame::{FrameCode, Marker, RawFrame, ThreadKind};
 use crate::model::vocabulary::role::{Origin, Origins};
@@ -40,6 +40,7 @@ pub struct Counts {
     pub stacks: usize,
     /// Frames with a known build of their file.
     pub builds: usize,
+    pub blockers: usize,
 }
 
 impl Counts {
@@ -52,6 +53,7 @@ impl Counts {
             frames,
             stacks: tables.stack_count(),
             builds: of_builds.count(),
+            blockers: tables.blocker_count(),
         }
     }
 
@@ -61,6 +63,7 @@ impl Counts {
             && self.frames <= MAX_STACKS
             && self.stacks <= MAX_STACKS
             && self.builds <= self.frames
+            && self.blockers <= MAX_BLOCKERS
     }
 }
 
@@ -130,17 +133,26 @@ pub fn write(tables: &Tables, out: &mut dyn Write) -> io::Result<()> {
         before = top;
         block.next(out)?;
     }
+    block.end(out)?;
+
+    let mut block = Listed::new(kind::BLOCKERS);
+    for id in 1..=counts.blockers as u32 {
+        if let Some(blocker) = tables.blocker(BlockerId(id)) {
+            blockers::write(blocker, &mut block);
+        }
+        block.next(out)?;
+    }
     block.end(out)
 }
 
 /// Records of consecutive ids, written as blocks: `first, strings, records`.
-struct Listed {
+pub(super) struct Listed {
     kind: u32,
     first: usize,
     count: usize,
     strings: HashMap<Arc<str>, usize>,
     texts: Put,
-    list: Put,
+    pub(super) list: Put,
 }
 
 impl Listed {
@@ -156,7 +168,7 @@ impl Listed {
     }
 
     /// Appends a reference to a string of this block.
-    fn text(&mut self, text: &Arc<str>) {
+    pub(super) fn text(&mut self, text: &Arc<str>) {
         let next = self.strings.len();
         let nth = *self.strings.entry(Arc::clone(text)).or_insert(next);
         if nth == next {
@@ -257,6 +269,7 @@ pub struct Found {
     /// By frame. Older files hold none.
     origins: Vec<Origins>,
     stacks: Vec<Option<(StackId, FrameId, FutexKind)>>,
+    blockers: Vec<Option<Blocker>>,
     /// The numbers of entries that the file promises.
     counts: Counts,
     /// Shares one allocation per string, since several blocks may contain the same string.
@@ -271,6 +284,7 @@ impl Found {
             builds: vec![None; if counts.builds > 0 { counts.frames } else { 0 }],
             origins: vec![Origins::default(); counts.frames],
             stacks: vec![None; counts.stacks],
+            blockers: vec![None; counts.blockers],
             counts,
             strings: HashMap::new(),
         }
@@ -307,6 +321,10 @@ impl Found {
                     *self.builds.get_mut(id)? = build_id;
                 }
                 kind::ORIGINS => *self.origins.get_mut(id)? = origins(&mut take)?,
+                kind::BLOCKERS => {
+                    let blocker = blockers::take(&mut take, &strings, &self.counts)?;
+                    *self.blockers.get_mut(id)? = blocker;
+                }
                 _ => {
                     let before =
                         if id == first { None } else { self.stacks.get(id - 1).copied().flatten() };
@@ -335,6 +353,7 @@ impl Found {
             frames: missing(self.frames.iter().flatten().count(), self.frames.len()),
             stacks: missing(self.stacks.iter().flatten().count(), self.stacks.len()),
             builds: self.counts.builds.saturating_sub(self.builds.iter().flatten().count()),
+            blockers: missing(self.blockers.iter().flatten().count(), self.blockers.len()),
         };
         let text: Arc<str> = LOST.into();
         let raw = RawFrame::marker(Marker::Other);
@@ -370,11 +389,13 @@ impl Found {
         if uses_lost {
             frames.push(unnamed);
         }
-        Some((Tables::from_parts(Parts { names, frames, stacks })?, lost))
+        let blockers = self.blockers.into_iter().map(|blocker| blocker.unwrap_or(blockers::LOST));
+        let blockers = blockers.collect();
+        Some((Tables::from_parts(Parts { names, frames, stacks, blockers })?, lost))
     }
 }
 
-fn string(take: &mut Take<'_>, strings: &[Arc<str>]) -> Option<Arc<str>> {
+pub(super) fn string(take: &mut Take<'_>, strings: &[Arc<str>]) -> Option<Arc<str>> {
     strings.get(usize::try_from(take.number()?).ok()?).cloned()
 }
 

@@ -6,7 +6,7 @@ use super::bytes::{Put, Take};
 use super::tables::BLOCK;
 use super::{Budget, kind};
 use crate::model::facts::snapshot::ThreadNow;
-use crate::model::facts::tables::{NameId, StackId, Tables};
+use crate::model::facts::tables::{BlockerId, NameId, StackId, Tables};
 use crate::model::vocabulary::event::Syscall;
 use crate::model::vocabulary::frame::ThreadKey;
 use crate::model::vocabulary::state::{RawState, State};
@@ -30,6 +30,7 @@ pub fn write(threads: &[ThreadNow], out: &mut dyn Write) -> io::Result<()> {
             put.signed(call.number.into());
             call.args.iter().for_each(|arg| put.signed(shown(*arg) as i64));
         });
+        block.number(now.blocker.0.into());
         if block.bytes.len() >= BLOCK {
             super::block::write(out, kind::THREADS, &[&std::mem::take(&mut block).bytes])?;
         }
@@ -55,6 +56,7 @@ pub fn shown(arg: u64) -> u64 {
 
 /// Decodes a block's threads. `None` if it is corrupt; the threads before the corrupt one are kept.
 pub fn take(
+    format: u64,
     block: &[u8],
     tables: &Tables,
     budget: &mut Budget,
@@ -82,6 +84,7 @@ pub fn take(
                 }
                 Some(call)
             })?,
+            blocker: BlockerId(if format < 2 { 0 } else { take.small()? }),
         };
         let known = (now.stack.0 as usize) < tables.stack_count()
             && (now.name.0 as usize) < tables.name_count();

@@ -12,7 +12,7 @@ use crate::model::facts::fact::{Fact, FactKey, Weights, merged_thread};
 use crate::model::facts::fact_table::{BYTES_PER_FACT, FactTable, fold, rename, round};
 use crate::model::facts::history::{History, OpenBucket};
 use crate::model::facts::packed::Packed;
-use crate::model::facts::tables::{NameId, StackId};
+use crate::model::facts::tables::{BlockerId, NameId, StackId};
 use crate::model::vocabulary::frame::{Ns, SECOND, ThreadKey};
 use crate::model::vocabulary::state::{RawState, State};
 
@@ -180,7 +180,8 @@ impl Buckets {
                 }
             }
             if ready > 0 {
-                let ready_key = FactKey { state: RawState::Known(State::Rdy), ..*key };
+                let (state, blocker) = (RawState::Known(State::Rdy), BlockerId::NONE);
+                let ready_key = FactKey { state, blocker, ..*key };
                 self.entry_in(index, &ready_key).wall_ns += ready;
             }
             at = next;
@@ -403,12 +404,9 @@ mod tests {
     fn fact() -> impl Strategy<Value = Fact> {
         let key =
             (1u32..5, 0u32..2, 0u32..4, prop::bool::ANY).prop_map(|(tid, name, stack, io)| {
-                FactKey {
-                    thread: ThreadKey { pid: 1, tid, start: 3 },
-                    name: NameId(name),
-                    stack: StackId(stack),
-                    state: RawState::Known(if io { State::Io } else { State::Run }),
-                }
+                let state = RawState::Known(if io { State::Io } else { State::Run });
+                let thread = ThreadKey { pid: 1, tid, start: 3 };
+                FactKey::new(thread, NameId(name), StackId(stack), state)
             });
         (key, 0u64..1_000, 0u64..1_000, 0u32..9, 0u32..2, 0u64..5, 0u64..5).prop_map(
             |(key, wall_ns, cpu_ns, hits, open, longest_ns, longest_from)| {
@@ -457,12 +455,8 @@ mod tests {
     #[test]
     fn a_gap_is_one_bucket_and_seconds_stay_where_they_were() {
         let mut buckets = Buckets::new(500, Limits::default(), StackId(1));
-        let key = FactKey {
-            thread: ThreadKey { pid: 1, tid: 1, start: 1 },
-            name: NameId(0),
-            stack: StackId(0),
-            state: RawState::Known(State::Io),
-        };
+        let (thread, state) = (ThreadKey { pid: 1, tid: 1, start: 1 }, RawState::Known(State::Io));
+        let key = FactKey::new(thread, NameId(0), StackId(0), state);
         let from = 500 + SECOND / 2;
         let till = 500 + 1_000 * SECOND + SECOND / 4;
         buckets.wall(&key, from, till, 0, Some(from));

@@ -1,6 +1,6 @@
 //! A fact: the time of one thread in one stack and state.
 
-use crate::model::facts::tables::{NameId, StackId};
+use crate::model::facts::tables::{BlockerId, NameId, StackId};
 use crate::model::vocabulary::frame::{Ns, ThreadKey};
 use crate::model::vocabulary::state::RawState;
 
@@ -12,6 +12,15 @@ pub struct FactKey {
     pub name: NameId,
     pub stack: StackId,
     pub state: RawState,
+    /// What the thread waits for, where that is known.
+    pub blocker: BlockerId,
+}
+
+impl FactKey {
+    /// Returns the key of a fact without a known blocker.
+    pub fn new(thread: ThreadKey, name: NameId, stack: StackId, state: RawState) -> FactKey {
+        FactKey { thread, name, stack, state, blocker: BlockerId::NONE }
+    }
 }
 
 /// The figures of a fact. Their sums over facts and over buckets are exact.

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 
 use crate::model::facts::chunks::Chunks;
 use crate::model::facts::fact::{Fact, FactKey, Weights, merged_thread};
-use crate::model::facts::tables::{NameId, StackId};
+use crate::model::facts::tables::{BlockerId, NameId, StackId};
 use crate::model::vocabulary::frame::ThreadKey;
 use crate::model::vocabulary::state::RawState;
 
@@ -111,13 +111,18 @@ pub fn fold(
     }
     if facts.len() > hard {
         let group = |name: NameId| groups.get(name.0 as usize).copied().unwrap_or(name);
-        facts = rename(facts, |key| FactKey { name: group(key.name), stack: other, ..key });
+        facts = rename(facts, |key| FactKey { name: group(key.name), ..in_stack(key, other) });
     }
     if facts.len() > hard {
-        facts = rename(facts, |key| FactKey { name: NameId::OTHER, stack: other, ..key });
+        facts = rename(facts, |key| FactKey { name: NameId::OTHER, ..in_stack(key, other) });
     }
     let folded = (before - facts.len()) as u64;
     (facts, folded)
+}
+
+/// Returns the key with another stack. What was waited for in the former one is forgotten.
+fn in_stack(key: FactKey, stack: StackId) -> FactKey {
+    FactKey { stack, blocker: BlockerId::NONE, ..key }
 }
 
 /// Sums facts under new keys.
@@ -192,7 +197,7 @@ fn fold_stacks(mut facts: Vec<Fact>, limit: usize, other: StackId) -> Vec<Fact> 
         if key.stack == other
             || (marked && folds.get(&holder(&key)).is_some_and(|count| *count > 1))
         {
-            folded.push((FactKey { stack: other, ..key }, weights));
+            folded.push((in_stack(key, other), weights));
         } else {
             kept.push((key, weights));
         }
@@ -210,12 +215,8 @@ mod tests {
 
     fn fact(tid: u32, stack: u32, wall_ns: u64) -> Fact {
         let thread = ThreadKey { pid: 1, tid, start: 9 };
-        let key = FactKey {
-            thread,
-            name: NameId(tid),
-            stack: StackId(stack),
-            state: RawState::Known(State::Run),
-        };
+        let state = RawState::Known(State::Run);
+        let key = FactKey::new(thread, NameId(tid), StackId(stack), state);
         (key, Weights { wall_ns, cpu_ns: wall_ns / 2, hits: 1, ..Weights::default() })
     }
 

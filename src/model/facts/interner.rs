@@ -5,7 +5,9 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::model::facts::futex;
-use crate::model::facts::tables::{FrameId, NameId, Named, StackId, StackNode, Tables};
+use crate::model::facts::tables::{
+    Blocker, BlockerId, FrameId, Holder, NameId, Named, StackId, StackNode, Tables,
+};
 use crate::model::vocabulary::frame::{FrameCode, Marker, RawFrame, RawName, ThreadKind};
 use crate::model::vocabulary::state::FutexKind;
 use crate::model::vocabulary::text::clean_bytes;
@@ -15,6 +17,8 @@ use crate::model::vocabulary::thread_name_rules::{by_rules, internal_name};
 pub const MAX_STACKS: usize = 1_000_000;
 /// Maximum thread names, including groups; beyond it a new name becomes `(other)`.
 pub const MAX_NAMES: usize = 100_000;
+/// Maximum blockers; beyond it a new one is unknown.
+pub const MAX_BLOCKERS: usize = 100_000;
 /// Maximum thread names before a new one is stored only as its group. Otherwise a server with one
 /// thread name per request would use up all of them.
 const MAX_RAW_NAMES: usize = MAX_NAMES / 2;
@@ -35,6 +39,7 @@ pub struct Interner {
     /// By name: its group by the default rules, or the name itself.
     groups: Vec<NameId>,
     by_text: FxHashMap<(Arc<str>, ThreadKind), NameId>,
+    by_blocker: FxHashMap<Blocker, BlockerId>,
     /// What each frame's name says about a futex wait beneath it.
     futex: Vec<Option<FutexKind>>,
     /// A frame that decides a kind of wait was named since the kinds of stacks were last computed.
@@ -57,6 +62,7 @@ impl Interner {
             by_name_before: FxHashMap::default(),
             groups: Vec::new(),
             by_text: FxHashMap::default(),
+            by_blocker: FxHashMap::default(),
             futex: Vec::new(),
             stale: false,
             unnamed: Vec::new(),
@@ -251,6 +257,20 @@ impl Interner {
         id
     }
 
+    /// Returns the id of a blocker; [`BlockerId::NONE`] beyond [`MAX_BLOCKERS`].
+    pub fn blocker(&mut self, blocker: Blocker) -> BlockerId {
+        if let Some(known) = self.by_blocker.get(&blocker) {
+            return *known;
+        }
+        if self.tables.blockers.len() >= MAX_BLOCKERS {
+            return BlockerId::NONE;
+        }
+        self.tables.blockers.push(blocker.clone());
+        let id = BlockerId(self.tables.blockers.len() as u32);
+        self.by_blocker.insert(blocker, id);
+        id
+    }
+
     /// Returns whether some frames have only a placeholder as name.
     pub fn is_pending(&self) -> bool {
         self.tables.named.iter().any(|named| named.pending)
@@ -312,6 +332,16 @@ impl Carrier<'_> {
     pub fn name(&mut self, name: NameId) -> NameId {
         let tables = &self.from.tables;
         self.to.text(tables.name(name), tables.kind(name))
+    }
+
+    pub fn blocker(&mut self, blocker: BlockerId) -> BlockerId {
+        let Some(mut blocker) = self.from.tables.blocker(blocker).cloned() else {
+            return BlockerId::NONE;
+        };
+        if let Holder::Thread { name, stack, .. } = &mut blocker.holder {
+            (*name, *stack) = (self.name(*name), self.stack(*stack));
+        }
+        self.to.blocker(blocker)
     }
 }
 

@@ -13,13 +13,14 @@
 //! rest      of facts whose times are no multiples of the unit: distance from the last such fact,
 //!           remainder of wall_ns, remainder of cpu_ns
 //! wait      [open longest_ns zigzag(from - start of bucket)]
+//! blocker   of facts with a blocker: distance from the last such fact, its id
 //! ```
 //!
 //! Saved profiles hold these bytes, so another encoding needs another kind of block there.
 
 use crate::model::facts::fact::{Fact, FactKey, Weights};
 use crate::model::facts::fact_table::GRAIN;
-use crate::model::facts::tables::{NameId, StackId};
+use crate::model::facts::tables::{BlockerId, NameId, StackId};
 use crate::model::vocabulary::frame::{Ns, ThreadKey};
 use crate::model::vocabulary::state::{RawState, State};
 
@@ -29,7 +30,9 @@ const SAME_NAME: u8 = 1 << 5;
 const CPU: u8 = 1 << 6;
 const WAIT: u8 = 1 << 7;
 
-pub const COLUMNS: usize = 8;
+pub const COLUMNS: usize = 9;
+/// Without the column of blockers, which is empty where no blocker is known.
+pub const COLUMNS_BEFORE_BLOCKERS: usize = 8;
 
 #[derive(Debug)]
 pub struct Packed {
@@ -62,9 +65,14 @@ impl Head {
 
     /// Decodes a head from the front of `bytes`.
     pub fn take(bytes: &mut &[u8]) -> Option<Head> {
+        Head::take_columns(bytes, COLUMNS)
+    }
+
+    /// Decodes a head that has this number of columns; further ones are empty.
+    pub fn take_columns(bytes: &mut &[u8], columns: usize) -> Option<Head> {
         let (unit, wall_per_hit, cpu_per_hit) = (take(bytes)?, take(bytes)?, take(bytes)?);
         let mut head = Head { unit, wall_per_hit, cpu_per_hit, lengths: [0; COLUMNS] };
-        for length in &mut head.lengths {
+        for length in head.lengths.iter_mut().take(columns) {
             *length = usize::try_from(take(bytes)?).ok()?;
         }
         Some(head)
@@ -106,8 +114,8 @@ impl Packed {
         facts.sort_unstable_by_key(|(key, _)| *key);
         let mut head = Head::of(&facts);
         let mut columns: [Vec<u8>; COLUMNS] = Default::default();
-        let [flag, who, stack, hits, wall, cpu, rest, wait] = &mut columns;
-        let mut whole = 0;
+        let [flag, who, stack, hits, wall, cpu, rest, wait, blockers] = &mut columns;
+        let (mut whole, mut unblocked) = (0, 0);
         let mut before: Option<FactKey> = None;
         for (key, weights) in &facts {
             let mut flags = match key.state {
@@ -154,6 +162,11 @@ impl Packed {
                 put(wait, weights.open.into());
                 put(wait, weights.longest_ns);
                 put(wait, zigzag(weights.longest_from.wrapping_sub(start) as i64));
+            }
+            unblocked += 1;
+            if key.blocker != BlockerId::NONE {
+                put(blockers, std::mem::take(&mut unblocked));
+                put(blockers, key.blocker.0.into());
             }
             before = Some(*key);
         }
@@ -207,15 +220,28 @@ impl Packed {
     pub fn iter(&self) -> impl Iterator<Item = Fact> + '_ {
         let (
             head,
-            [mut flags, mut who, mut stacks, mut hits, mut wall, mut cpu, mut rest, mut wait],
+            [
+                mut flags,
+                mut who,
+                mut stacks,
+                mut hits,
+                mut wall,
+                mut cpu,
+                mut rest,
+                mut wait,
+                mut blockers,
+            ],
         ) = self.columns().unwrap_or_default();
         // Number of facts up to the next one with remainders.
         let mut whole = take(&mut rest);
+        // Number of facts up to the next one with a blocker.
+        let mut unblocked = take(&mut blockers);
         let mut before = FactKey {
             thread: ThreadKey { pid: 0, tid: 0, start: 0 },
             name: NameId(0),
             stack: StackId(0),
             state: RawState::Futex,
+            blocker: BlockerId::NONE,
         };
         std::iter::from_fn(move || {
             let (flag, after) = flags.split_first()?;
@@ -261,6 +287,12 @@ impl Packed {
                 weights.open = take(&mut wait)? as u32;
                 weights.longest_ns = take(&mut wait)?;
                 weights.longest_from = self.start.wrapping_add(unzigzag(take(&mut wait)?) as u64);
+            }
+            unblocked = unblocked.map(|facts| facts.wrapping_sub(1));
+            key.blocker = BlockerId::NONE;
+            if unblocked == Some(0) {
+                key.blocker = BlockerId(take(&mut blockers)? as u32);
+                unblocked = take(&mut blockers);
             }
             before = key;
             Some((key, weights))
@@ -314,12 +346,14 @@ mod tests {
         let small = || prop_oneof![Just(0u32), 0u32..300, any::<u32>()];
         let state = (0usize..10)
             .prop_map(|n| State::ALL.get(n).map_or(RawState::Futex, |s| RawState::Known(*s)));
-        let key = (0u32..3, 0u32..3, number(), 0u32..4, small(), state).prop_map(
-            |(pid, tid, start, name, stack, state)| FactKey {
+        let blocker = prop_oneof![Just(0u32), 0u32..3, any::<u32>()];
+        let key = (0u32..3, 0u32..3, number(), 0u32..4, small(), state, blocker).prop_map(
+            |(pid, tid, start, name, stack, state, blocker)| FactKey {
                 thread: ThreadKey { pid, tid, start },
                 name: NameId(name),
                 stack: StackId(stack),
                 state,
+                blocker: BlockerId(blocker),
             },
         );
         let weights = (number(), number(), small(), small(), small(), number(), number()).prop_map(
@@ -361,12 +395,8 @@ mod tests {
     #[test]
     fn what_is_cut_off_twice_or_too_wide_is_refused() {
         let fact = |tid| {
-            let key = FactKey {
-                thread: ThreadKey { pid: 1, tid, start: 3 },
-                name: NameId(4),
-                stack: StackId(5),
-                state: RawState::Futex,
-            };
+            let thread = ThreadKey { pid: 1, tid, start: 3 };
+            let key = FactKey::new(thread, NameId(4), StackId(5), RawState::Futex);
             (key, Weights { wall_ns: 1_000, hits: 1, ..Weights::default() })
         };
         let packed = Packed::new(0, 1, vec![fact(1), fact(2)]);
@@ -395,12 +425,7 @@ mod tests {
         let facts: Vec<Fact> = (0..500)
             .map(|n| {
                 let thread = ThreadKey { pid: 4321, tid: 5000 + n, start: 123_456_789 };
-                let key = FactKey {
-                    thread,
-                    name: NameId(7),
-                    stack: StackId(1000),
-                    state: RawState::Futex,
-                };
+                let key = FactKey::new(thread, NameId(7), StackId(1000), RawState::Futex);
                 let waits = Weights {
                     wall_ns: 1_000_000_000,
                     open: 1,

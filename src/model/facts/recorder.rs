@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use rustc_hash::FxHasher;
+use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::model::facts::buckets::Buckets;
 pub use crate::model::facts::buckets::Limits;
@@ -13,12 +13,14 @@ use crate::model::facts::fact::merged_thread;
 use crate::model::facts::history::History;
 use crate::model::facts::interner::{Carrier, Interner, MAX_STACKS};
 use crate::model::facts::snapshot::ThreadNow;
-use crate::model::facts::tables::{NameId, Named, Tables};
+use crate::model::facts::tables::{Blocker, BlockerId, Holder, NameId, Named, Tables};
 use crate::model::facts::thread::{Seen, What};
 use crate::model::facts::weigh::{Markers, Weigher};
+use crate::model::vocabulary::blocker::{RawBlocker, RawHolder};
 use crate::model::vocabulary::event::{self, Event, Losses, Observation, Tick};
-use crate::model::vocabulary::frame::{Marker, Ns, RawFrame, RawName, SECOND};
+use crate::model::vocabulary::frame::{Marker, Ns, RawFrame, RawName, SECOND, ThreadKey};
 use crate::model::vocabulary::state::{RawState, State};
+use crate::model::vocabulary::text::{NAME_CAP, clean};
 
 impl Default for Limits {
     fn default() -> Limits {
@@ -79,7 +81,15 @@ pub struct Recorder {
     newest_tick: Option<Ns>,
     /// The threads' last states when sampling ended.
     closed: Option<Arc<[ThreadNow]>>,
+    /// Names of classes of blockers.
+    classes: FxHashMap<RawName, Arc<str>>,
+    /// Observations of threads that wait for a thread. They are booked after all others of their
+    /// tick, because the holder's stack is part of the blocker.
+    held: Vec<(ThreadKey, Seen, RawBlocker)>,
 }
+
+/// Maximum classes of blockers whose names are known.
+const MAX_CLASSES: usize = 20_000;
 
 impl Recorder {
     /// Creates a recorder whose history starts at `started`.
@@ -99,6 +109,8 @@ impl Recorder {
             rhythm: VecDeque::new(),
             newest_tick: None,
             closed: None,
+            classes: FxHashMap::default(),
+            held: Vec::new(),
         }
     }
 
@@ -113,6 +125,9 @@ impl Recorder {
     pub fn apply(&mut self, event: &Event) {
         if self.closed.is_some() {
             return;
+        }
+        if !matches!(event, Event::Observation(_)) {
+            self.book_held();
         }
         match event {
             Event::Observation(observation) => self.observe(observation),
@@ -156,8 +171,47 @@ impl Recorder {
         self.weigher.buckets().set_groups(self.interner.groups());
         let work = self.work(name, &observation.stack);
         let Observation { at, counters, recovered, .. } = *observation;
-        self.weigher
-            .observe(observation.thread, Seen { at, name, what, counters, recovered, work });
+        let seen = Seen { at, name, what, counters, recovered, work };
+        let thread = observation.thread;
+        if self.held.iter().any(|(held, ..)| *held == thread) {
+            self.book_held();
+        }
+        match observation.blocker {
+            Some(blocker) => self.held.push((thread, seen, blocker)),
+            None => self.weigher.observe(thread, seen),
+        }
+    }
+
+    /// Books the observations of threads whose blockers are known, with these blockers.
+    fn book_held(&mut self) {
+        for (thread, mut seen, raw) in std::mem::take(&mut self.held) {
+            let holder = match raw.holder {
+                RawHolder::Unknown => Holder::Unknown,
+                RawHolder::Nobody => Holder::Nobody,
+                RawHolder::Readers(count) => Holder::Readers(count),
+                RawHolder::Unmounted => Holder::Unmounted,
+                RawHolder::Thread { pid, tid } => match self.weigher.now_of(pid, tid) {
+                    Some(ThreadNow { thread, name, stack, .. }) => {
+                        Holder::Thread { thread, name, stack }
+                    }
+                    None => Holder::Foreign { pid, tid },
+                },
+            };
+            let class = raw.class.and_then(|class| self.classes.get(&class)).cloned();
+            let RawBlocker { kind, object, .. } = raw;
+            let found = Blocker { kind, pid: thread.pid, object, class, holder };
+            if let What::Waits { blocker, .. } = &mut seen.what {
+                *blocker = self.interner.blocker(found);
+            }
+            self.weigher.observe(thread, seen);
+        }
+    }
+
+    /// Defines the name of a blocker's class. Must come before the first observation with it.
+    pub fn set_class_name(&mut self, class: RawName, text: &str) {
+        if self.classes.len() < MAX_CLASSES && !self.classes.contains_key(&class) {
+            self.classes.insert(class, clean(text, NAME_CAP).into());
+        }
     }
 
     /// Returns a hash that is equal for threads with the same work: of the group of their names,
@@ -182,7 +236,8 @@ impl Recorder {
         state: RawState,
         syscall: Option<event::Syscall>,
     ) -> What {
-        What::Waits { stack: self.interner.stack(&observation.stack), state, syscall }
+        let stack = self.interner.stack(&observation.stack);
+        What::Waits { stack, state, syscall, blocker: BlockerId::NONE }
     }
 
     fn tick(&mut self, tick: &Tick) {
@@ -230,6 +285,7 @@ impl Recorder {
 
     /// Ends sampling at `at`: books all time up to it.
     pub fn close(&mut self, at: Ns) {
+        self.book_held();
         self.weigher.silent();
         if self.closed.is_none() {
             self.closed = Some(self.weigher.threads().collect());
@@ -244,6 +300,7 @@ impl Recorder {
     ///
     /// Ids change; existing views stay valid. Returns the old tables, for names that arrive later.
     pub fn restart(&mut self) -> Former {
+        self.book_held();
         self.weigher.silent();
         let mut fresh = self.interner.afresh();
         let markers = Markers::of(&mut fresh);
@@ -266,6 +323,7 @@ impl Recorder {
 
     /// Returns the current state. Copies pointers, and books the time of each waiting thread.
     pub fn view(&mut self) -> View {
+        self.book_held();
         self.weigher.silent();
         let threads = self.closed.clone().unwrap_or_else(|| self.weigher.threads().collect());
         let refused = self.interner.refused();

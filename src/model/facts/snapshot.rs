@@ -104,6 +104,8 @@ pub struct ThreadNow {
     /// The start of this wait, or the time of the sample.
     pub since: Ns,
     pub syscall: Option<crate::model::vocabulary::event::Syscall>,
+    /// What it waits for, where that is known.
+    pub blocker: crate::model::facts::tables::BlockerId,
     /// CPU time since the thread's start, ns, as of its last counters; 0 before the first reading.
     pub run_ns: u64,
     /// rbp of `stack` was recovered by searching for linked frame records.

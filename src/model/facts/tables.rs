@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::model::facts::chunks::Chunks;
-use crate::model::vocabulary::frame::{FrameCode, Marker, RawFrame, ThreadKind};
+use crate::model::vocabulary::blocker::BlockerKind;
+use crate::model::vocabulary::frame::{FrameCode, Marker, RawFrame, ThreadKey, ThreadKind};
 use crate::model::vocabulary::role::Origins;
 use crate::model::vocabulary::state::FutexKind;
 
@@ -37,6 +38,44 @@ pub struct FrameId(pub u32);
 /// kind of thread. The same text with another kind has another id.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct NameId(pub u32);
+
+/// An interned [`Blocker`]. 0: what the thread waits for is unknown.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+pub struct BlockerId(pub u32);
+
+impl BlockerId {
+    pub const NONE: BlockerId = BlockerId(0);
+}
+
+/// What a thread waits for, and who held it at that time.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Blocker {
+    pub kind: BlockerKind,
+    /// The target's process: addresses are its own.
+    pub pid: u32,
+    /// See [`crate::model::vocabulary::blocker::RawBlocker::object`].
+    pub object: u64,
+    /// The class of a Java object, cleaned.
+    pub class: Option<Arc<str>>,
+    pub holder: Holder,
+}
+
+/// Who holds what a thread waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Holder {
+    /// It cannot be known, or is not proven.
+    Unknown,
+    /// No thread holds it: it was just released.
+    Nobody,
+    /// A thread of a watched process: its name, and its stack when the wait was observed.
+    Thread { thread: ThreadKey, name: NameId, stack: StackId },
+    /// A thread that is not watched.
+    Foreign { pid: u32, tid: u32 },
+    /// This number of readers, whose threads are unknown.
+    Readers(u32),
+    /// A virtual thread of Java that runs on no carrier.
+    Unmounted,
+}
 
 /// The kind of a frame's code.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -200,6 +239,8 @@ pub struct Tables {
     pub(super) frames: Chunks<RawFrame, 4096>,
     pub(super) named: Chunks<Named, 512>,
     pub(super) names: Chunks<(Arc<str>, ThreadKind), 1024>,
+    /// By id - 1.
+    pub(super) blockers: Chunks<Blocker, 256>,
 }
 
 /// Tables as lists, indexed by id, from which a file's reader rebuilds them.
@@ -210,18 +251,27 @@ pub struct Parts {
     /// Caller's stack, innermost frame, and kind of a futex wait below it. The first entry is the
     /// empty stack.
     pub stacks: Vec<(StackId, FrameId, FutexKind)>,
+    /// By id - 1.
+    pub blockers: Vec<Blocker>,
 }
 
 impl Tables {
     /// Builds tables. `None` if a stack precedes its caller's or has an unknown frame, or a frame
     /// has no location.
     pub fn from_parts(parts: Parts) -> Option<Tables> {
-        let Parts { names, frames, stacks } = parts;
+        let Parts { names, frames, stacks, blockers } = parts;
         let known = |frame: FrameId| (frame.0 as usize) < frames.len();
         let sound = |(id, (parent, top, _)): (usize, &(StackId, FrameId, FutexKind))| {
             known(*top) && if id == 0 { parent.0 == 0 } else { (parent.0 as usize) < id }
         };
+        let held_soundly = |blocker: &Blocker| match blocker.holder {
+            Holder::Thread { name, stack, .. } => {
+                (name.0 as usize) < names.len() && (stack.0 as usize) < stacks.len()
+            }
+            _ => true,
+        };
         if !stacks.iter().enumerate().all(sound)
+            || !blockers.iter().all(held_soundly)
             || frames.iter().any(|(_, named)| named.locations.is_empty())
         {
             return None;
@@ -236,6 +286,7 @@ impl Tables {
             tables.nodes.push(StackNode { parent, top });
             tables.futex.push(futex);
         }
+        blockers.into_iter().for_each(|blocker| tables.blockers.push(blocker));
         Some(tables)
     }
 
@@ -294,6 +345,16 @@ impl Tables {
     /// known.
     pub fn futex_kind(&self, stack: StackId) -> FutexKind {
         self.futex.get(stack.0 as usize).copied().unwrap_or_default()
+    }
+
+    /// Returns what a thread waited for, where that is known.
+    pub fn blocker(&self, blocker: BlockerId) -> Option<&Blocker> {
+        self.blockers.get((blocker.0 as usize).checked_sub(1)?)
+    }
+
+    /// Returns the number of blockers; ids from 1 up to it are valid.
+    pub fn blocker_count(&self) -> usize {
+        self.blockers.len()
     }
 
     /// Returns the builds of each module, by name. Omits modules without a known build.

@@ -8,7 +8,7 @@ use crate::model::facts::buckets::{Buckets, Split};
 use crate::model::facts::fact::FactKey;
 use crate::model::facts::interner::Carrier;
 use crate::model::facts::snapshot::ThreadNow;
-use crate::model::facts::tables::{NameId, StackId};
+use crate::model::facts::tables::{BlockerId, NameId, StackId};
 use crate::model::facts::unsampled::{CARRY, Unsampled, Weighed};
 use crate::model::vocabulary::event::{Counters, Syscall};
 use crate::model::vocabulary::frame::{Ns, SECOND, ThreadKey};
@@ -76,6 +76,7 @@ pub enum What {
         stack: StackId,
         state: RawState,
         syscall: Option<Syscall>,
+        blocker: BlockerId,
     },
 }
 
@@ -92,6 +93,7 @@ struct Wait {
     state: RawState,
     from: Ns,
     syscall: Option<Syscall>,
+    blocker: BlockerId,
 }
 
 /// A span with a known stack whose share of the run delay is not known yet.
@@ -101,6 +103,7 @@ struct Piece {
     name: NameId,
     stack: StackId,
     state: RawState,
+    blocker: BlockerId,
     wait: Option<Ns>,
 }
 
@@ -193,7 +196,11 @@ impl Thread {
     }
 
     fn fact(&self, stack: StackId, state: RawState) -> FactKey {
-        FactKey { thread: self.key, name: self.name, stack, state }
+        FactKey::new(self.key, self.name, stack, state)
+    }
+
+    fn wait_fact(&self, wait: &Wait) -> FactKey {
+        FactKey { blocker: wait.blocker, ..self.fact(wait.stack, wait.state) }
     }
 
     /// Returns the results since the last call.
@@ -221,7 +228,7 @@ impl Thread {
         if self.running || ticks < self.ticks + 2 || tick <= self.booked {
             return;
         }
-        buckets.wall(&self.fact(wait.stack, wait.state), self.booked, tick, 0, Some(wait.from));
+        buckets.wall(&self.wait_fact(&wait), self.booked, tick, 0, Some(wait.from));
         self.booked = tick;
         self.observed = self.observed.max(tick);
         if self.gap.is_some_and(|(_, till)| till <= tick) {
@@ -270,21 +277,20 @@ impl Thread {
             }
             // The counters tell how much of the span the thread waited for a core.
             What::Ready(stack) if !late => {
-                self.piece(at, stack, RUN, None);
+                self.piece(at, &self.fact(stack, RUN), None);
                 self.doing = Doing::Ran { stack, at, state: READY };
             }
-            What::Waits { stack, state, syscall } if !late => {
+            What::Waits { stack, state, syscall, blocker } if !late => {
                 let same =
                     matches!(self.doing, Doing::Waits(w) if w.stack == stack && w.state == state);
-                let from = match self.doing {
-                    Doing::Waits(wait) if same && unmoved => wait.from,
-                    _ => {
-                        buckets.entry(self.booked, &self.fact(stack, state)).hits += 1;
-                        self.booked
-                    }
-                };
-                self.piece(at, stack, state, Some(from));
-                self.doing = Doing::Waits(Wait { stack, state, from, syscall });
+                let mut wait = Wait { stack, state, from: self.booked, syscall, blocker };
+                match self.doing {
+                    // One wait goes on, whoever holds what it is for.
+                    Doing::Waits(before) if same && unmoved => wait.from = before.from,
+                    _ => buckets.entry(self.booked, &self.wait_fact(&wait)).hits += 1,
+                }
+                self.piece(at, &self.wait_fact(&wait), Some(wait.from));
+                self.doing = Doing::Waits(wait);
                 self.moved = seen.counters.is_none();
             }
             What::Ready(_) | What::Waits { .. } => {}
@@ -360,7 +366,7 @@ impl Thread {
             self.samples.push(Sample { at, name: self.name, stack });
         }
         if !late {
-            self.piece(at, stack, RUN, None);
+            self.piece(at, &key, None);
             self.doing = Doing::Ran { stack, at, state: RUN };
         }
     }
@@ -421,10 +427,10 @@ impl Thread {
         if till <= self.booked {
             return;
         }
-        let (stack, state, wait) = match self.doing {
-            Doing::Waits(wait) if !self.running => (wait.stack, wait.state, Some(wait.from)),
-            Doing::Waits(wait) if !self.moved => (wait.stack, READY, None),
-            Doing::Ran { stack, .. } if !self.running => (stack, RUN, None),
+        let (key, wait) = match self.doing {
+            Doing::Waits(wait) if !self.running => (self.wait_fact(&wait), Some(wait.from)),
+            Doing::Waits(wait) if !self.moved => (self.fact(wait.stack, READY), None),
+            Doing::Ran { stack, .. } if !self.running => (self.fact(stack, RUN), None),
             _ if rules.kernel_visible => {
                 let ready = self.delay.min(till - self.booked);
                 self.delay -= ready;
@@ -433,9 +439,9 @@ impl Thread {
                 self.booked = till;
                 return;
             }
-            _ => (rules.markers.kernel_not_visible, RUN, None),
+            _ => (self.fact(rules.markers.kernel_not_visible, RUN), None),
         };
-        buckets.wall(&self.fact(stack, state), self.booked, till, self.delay, wait);
+        buckets.wall(&key, self.booked, till, self.delay, wait);
         self.delay = self.delay.saturating_sub(till - self.booked);
         self.booked = till;
     }
@@ -470,12 +476,15 @@ impl Thread {
         self.name = carrier.name(self.name);
         match &mut self.doing {
             Doing::Unknown => {}
-            Doing::Ran { stack, .. } | Doing::Waits(Wait { stack, .. }) => {
-                *stack = carrier.stack(*stack)
+            Doing::Ran { stack, .. } => *stack = carrier.stack(*stack),
+            Doing::Waits(wait) => {
+                wait.stack = carrier.stack(wait.stack);
+                wait.blocker = carrier.blocker(wait.blocker);
             }
         }
         for piece in &mut self.pieces {
             (piece.name, piece.stack) = (carrier.name(piece.name), carrier.stack(piece.stack));
+            piece.blocker = carrier.blocker(piece.blocker);
         }
         for sample in &mut self.samples {
             (sample.name, sample.stack) = (carrier.name(sample.name), carrier.stack(sample.stack));
@@ -504,6 +513,10 @@ impl Thread {
             state,
             since,
             syscall,
+            blocker: match self.doing {
+                Doing::Waits(wait) if !self.running => wait.blocker,
+                _ => BlockerId::NONE,
+            },
             run_ns,
             recovered,
         }

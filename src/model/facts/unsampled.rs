@@ -198,7 +198,7 @@ impl Donors {
         match *left {
             Unsampled::Cpu { at, name, cpu } => {
                 for (stack, name, part) in self.shares(to, name, at, cpu, to.period) {
-                    buckets.entry(at, &FactKey { thread, name, stack, state }).cpu_ns += part;
+                    buckets.entry(at, &FactKey::new(thread, name, stack, state)).cpu_ns += part;
                 }
             }
             Unsampled::Wall { from, till, name, ready } => {
@@ -206,7 +206,7 @@ impl Donors {
                 let mut at = from;
                 let part = WALL_PARTS.saturating_mul(to.period);
                 for (stack, name, length) in self.shares(to, name, till, till - from, part) {
-                    let key = FactKey { thread, name, stack, state };
+                    let key = FactKey::new(thread, name, stack, state);
                     buckets.wall(&key, at, at + length, readies.next(length), None);
                     at += length;
                 }

@@ -163,7 +163,7 @@ impl Weigher {
 
     /// Books a sample of a thread that has exited, perhaps before its counters could be read.
     fn sample_of_gone(&mut self, thread: ThreadKey, at: Ns, name: NameId, stack: StackId) {
-        let key = FactKey { thread, name, stack, state: RawState::Known(State::Run) };
+        let key = FactKey::new(thread, name, stack, RawState::Known(State::Run));
         let weights = self.buckets.entry(at, &key);
         weights.hits += 1;
         weights.cpu_hits += 1;
@@ -186,10 +186,7 @@ impl Weigher {
         let period = process.interval;
         for sample in outcome.unweighed {
             let state = RawState::Known(State::Run);
-            self.wait_for_clock(
-                sample.at,
-                FactKey { thread, name: sample.name, stack: sample.stack, state },
-            );
+            self.wait_for_clock(sample.at, FactKey::new(thread, sample.name, sample.stack, state));
         }
         let kind = Kind::of(thread, work);
         for sample in &outcome.weighed {
@@ -259,12 +256,7 @@ impl Weigher {
 
     fn gone_key(&self, pid: u32) -> FactKey {
         let state = RawState::Known(State::Run);
-        FactKey {
-            thread: merged_thread(pid),
-            name: NameId::EXITED,
-            stack: self.rules.markers.threads_gone,
-            state,
-        }
+        FactKey::new(merged_thread(pid), NameId::EXITED, self.rules.markers.threads_gone, state)
     }
 
     /// Books the time that the process's clock counted at its newest reading, and its threads'
@@ -382,6 +374,13 @@ impl Weigher {
         if self.dead.len() < before {
             self.buckets.merge_threads(&gone);
         }
+    }
+
+    /// Returns what a living thread does.
+    pub fn now_of(&self, pid: u32, tid: u32) -> Option<ThreadNow> {
+        let key = |start: u64| ThreadKey { pid, tid, start };
+        let (_, thread) = self.threads.range(key(0)..=key(u64::MAX)).next_back()?;
+        Some(thread.now(&self.rules))
     }
 
     /// Returns the threads in the order of their keys.

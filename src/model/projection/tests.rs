@@ -80,7 +80,7 @@ impl World {
             cpu_hits: on_cpu.into(),
             ..Weights::default()
         };
-        self.facts.push((FactKey { thread, name, stack, state: RawState::Known(state) }, weights));
+        self.facts.push((FactKey::new(thread, name, stack, RawState::Known(state)), weights));
         &mut self.facts.last_mut().unwrap().1
     }
 

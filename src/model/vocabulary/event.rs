@@ -1,5 +1,6 @@
 //! What capture observes of threads, and the events that carry it to the model.
 
+use super::blocker::RawBlocker;
 use super::frame::{Ns, RawFrame, RawName, ThreadKey};
 
 /// The scheduler's figures for one thread, absolute since its birth.
@@ -55,12 +56,23 @@ pub struct Observation {
     pub stack: Vec<RawFrame>,
     /// rbp was recovered by searching for linked frame records.
     pub recovered: bool,
+    /// What a blocked thread waits for, where that could be read and proven.
+    pub blocker: Option<RawBlocker>,
 }
 
 impl Observation {
     /// Returns an observation without counters and stack.
     pub fn new(at: Ns, thread: ThreadKey, name: RawName, seen: Seen) -> Observation {
-        Observation { at, thread, name, seen, counters: None, stack: Vec::new(), recovered: false }
+        Observation {
+            at,
+            thread,
+            name,
+            seen,
+            counters: None,
+            stack: Vec::new(),
+            recovered: false,
+            blocker: None,
+        }
     }
 }
 

@@ -4,14 +4,15 @@ use super::*;
 
 impl Thread {
     /// Adds the span since the last observation, with this one's stack.
-    pub(super) fn piece(&mut self, till: Ns, stack: StackId, state: RawState, wait: Option<Ns>) {
+    pub(super) fn piece(&mut self, till: Ns, key: &FactKey, wait: Option<Ns>) {
         if self.booked < till {
             self.pieces.push(Piece {
                 from: self.booked,
                 till,
                 name: self.name,
-                stack,
-                state,
+                stack: key.stack,
+                state: key.state,
+                blocker: key.blocker,
                 wait,
             });
             self.booked = till;
@@ -67,6 +68,7 @@ impl Thread {
                 name: piece.name,
                 stack: piece.stack,
                 state: piece.state,
+                blocker: piece.blocker,
             };
             buckets.wall(&key, piece.from, piece.till, ready, piece.wait);
         }
@@ -115,12 +117,7 @@ impl Thread {
         for sample in self.samples.drain(..) {
             let part = split.next(1);
             if part > 0 {
-                let key = FactKey {
-                    thread: self.key,
-                    name: sample.name,
-                    stack: sample.stack,
-                    state: RUN,
-                };
+                let key = FactKey::new(self.key, sample.name, sample.stack, RUN);
                 buckets.entry(sample.at, &key).cpu_ns += part;
             }
             let Sample { at, name, stack } = sample;

@@ -62,7 +62,7 @@ fn buckets() -> Buckets {
 }
 
 fn key(tid: u32, stack: StackId) -> FactKey {
-    FactKey { thread: thread(tid), name: NAME, stack, state: RUN }
+    FactKey::new(thread(tid), NAME, stack, RUN)
 }
 
 /// Returns the booked weights by stack and state.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::model::facts::snapshot::ThreadNow;
+use crate::model::facts::tables::BlockerId;
 use crate::model::projection::settings::Level;
 use crate::model::vocabulary::event::Syscall;
 use crate::model::vocabulary::frame::{Ns, SECOND};
@@ -74,6 +75,7 @@ fn waits(world: &mut World, name: &str, (stack, state): (&str, State), since: Ns
         state: key.state,
         since,
         syscall: None,
+        blocker: BlockerId::NONE,
         run_ns: 0,
         recovered: false,
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::facts::snapshot::ThreadNow;
-use crate::model::facts::tables::StackId;
+use crate::model::facts::tables::{BlockerId, StackId};
 use crate::model::projection::settings::{Grouping, Range, Rename, RollUp};
 
 fn shop() -> World {
@@ -387,6 +387,7 @@ fn a_thread_carries_its_newest_name_in_the_group() {
         state: RawState::Known(State::Run),
         since: 0,
         syscall: None,
+        blocker: BlockerId::NONE,
         run_ns: 0,
         recovered: false,
     };

@@ -27,7 +27,7 @@ use crate::model::facts::interner::Interner;
 use crate::model::facts::packed::Packed;
 use crate::model::facts::recorder::Limits;
 use crate::model::facts::snapshot::{Health, Session, Snapshot, Target, ThreadNow, Wanted};
-use crate::model::facts::tables::{FrameId, NameId, Named, StackId, Tables};
+use crate::model::facts::tables::{BlockerId, FrameId, Holder, NameId, Named, StackId, Tables};
 use crate::model::vocabulary::frame::{FileId, FrameCode, Marker, Ns, RawFrame, SECOND, ThreadKey};
 use crate::model::vocabulary::text::clean;
 use history::Joined;
@@ -191,6 +191,7 @@ impl Merger {
             later,
             stacks: FxHashMap::default(),
             names: FxHashMap::default(),
+            blockers: FxHashMap::default(),
         };
         carry.targets();
         carry.threads();
@@ -438,6 +439,7 @@ struct Carry<'a> {
     later: i128,
     stacks: FxHashMap<StackId, StackId>,
     names: FxHashMap<NameId, NameId>,
+    blockers: FxHashMap<BlockerId, BlockerId>,
 }
 
 impl Carry<'_> {
@@ -463,8 +465,8 @@ impl Carry<'_> {
         for now in self.snapshot.threads.iter() {
             let thread = self.thread(now.thread);
             let (name, stack) = (self.name(now.name), self.stack(now.stack));
-            let now =
-                ThreadNow { thread, name, stack, since: moved(now.since, self.later), ..*now };
+            let (since, blocker) = (moved(now.since, self.later), self.blocker(now.blocker));
+            let now = ThreadNow { thread, name, stack, since, blocker, ..*now };
             let newest = self.merger.threads.entry(thread).or_insert(now);
             if newest.since <= now.since {
                 *newest = now;
@@ -511,7 +513,29 @@ impl Carry<'_> {
             name: self.name(key.name),
             stack: self.stack(key.stack),
             state: key.state,
+            blocker: self.blocker(key.blocker),
         }
+    }
+
+    fn blocker(&mut self, blocker: BlockerId) -> BlockerId {
+        if let Some(known) = self.blockers.get(&blocker) {
+            return *known;
+        }
+        let Some(mut found) = self.snapshot.tables.blocker(blocker).cloned() else {
+            return BlockerId::NONE;
+        };
+        found.pid = self.merger.pid(self.host, found.pid);
+        match &mut found.holder {
+            Holder::Thread { thread, name, stack } => {
+                (*thread, *name, *stack) =
+                    (self.thread(*thread), self.name(*name), self.stack(*stack));
+            }
+            Holder::Foreign { pid, .. } => *pid = self.merger.pid(self.host, *pid),
+            _ => {}
+        }
+        let carried = self.merger.interner.blocker(found);
+        self.blockers.insert(blocker, carried);
+        carried
     }
 
     fn weights(&self, weights: &Weights) -> Weights {

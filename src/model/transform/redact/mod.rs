@@ -17,11 +17,12 @@ use crate::model::facts::futex;
 use crate::model::facts::redacted;
 use crate::model::facts::snapshot::{Session, Snapshot, Target, Wanted};
 use crate::model::facts::tables::{
-    FrameId, FrameKind, Location, NameId, Named, Parts, StackId, Tables,
+    Blocker, BlockerId, FrameId, FrameKind, Location, NameId, Named, Parts, StackId, Tables,
 };
 use crate::model::projection::settings::{Filter, Grouping, Settings};
 use crate::model::projection::waits::{Answer, Object, WaitsFor, read_call};
 use crate::model::projection::{self, Mark, base_mark, is_monitor_enter, mark, role};
+use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::frame::{Marker, ThreadKind};
 use crate::model::vocabulary::role::Origin;
 use crate::model::vocabulary::thread_name_rules::{UNNAMED, by_rules};
@@ -97,7 +98,31 @@ impl Redactor {
         let stacks = (0..tables.stack_count()).map(|id| StackId(id as u32));
         let stacks =
             stacks.map(|stack| (tables.parent(stack), tables.top(stack), tables.futex_kind(stack)));
-        Tables::from_parts(Parts { names, frames, stacks: stacks.collect() }).unwrap_or_default()
+        let stacks = stacks.collect();
+        let blockers = self.blockers(tables);
+        Tables::from_parts(Parts { names, frames, stacks, blockers }).unwrap_or_default()
+    }
+
+    /// Addresses become numbers: equal ones stay equal.
+    fn blockers(&mut self, tables: &Tables) -> Vec<Blocker> {
+        let mut numbers: HashMap<(u32, u64), u64> = HashMap::new();
+        let ids = (1..=tables.blocker_count()).map(|id| BlockerId(id as u32));
+        let blockers = ids.filter_map(|id| tables.blocker(id));
+        let mut redacted = Vec::with_capacity(tables.blocker_count());
+        for blocker in blockers {
+            let next = numbers.len() as u64 + 1;
+            let object = match blocker.kind {
+                // The number of a process is no address.
+                BlockerKind::Child => blocker.object,
+                _ => *numbers.entry((blocker.pid, blocker.object)).or_insert(next),
+            };
+            let class = blocker.class.as_ref().map(|class| match is_of_java(class, class) {
+                true => class.clone(),
+                false => self.text(class),
+            });
+            redacted.push(Blocker { object, class, ..blocker.clone() });
+        }
+        redacted
     }
 
     fn text(&mut self, text: &Arc<str>) -> Arc<str> {
