@@ -12,14 +12,12 @@ use crate::model::projection::settings::RollUp;
 
 /// Suffix of kernel functions' names.
 const OF_KERNEL: &str = " [k]";
-/// Minimum cells of the function's own name before anything stands beside it.
-const NAME_LEAST: usize = 16;
 /// Minimum cells of what is called inside; less is no use.
 const INNER_LEAST: usize = 8;
 
 /// Writes a label in `cells`. What does not fit goes in this order: callers, the outermost first;
-/// Java's packages, that of what is called inside first; the line; the end of what is called
-/// inside.
+/// Java's packages, that of what is called inside first; the end of what is called inside, then all
+/// of it; the line; the beginning of the function's own name.
 pub fn put(
     pen: &mut Pen<'_>,
     label: &Label<'_>,
@@ -48,29 +46,23 @@ pub fn put(
         None => String::new(),
     };
     let (mut name, mut inner) = (text(label.name, Name::Short, app), inner_as(Name::Short));
-    let fits = |name: &str, inner: &str| width(name) + width(&line) + width(inner) <= room;
-    if !fits(&name, &inner) {
+    let left = |name: &str| room.saturating_sub(width(name) + width(&line));
+    let fits = |name: &str| width(name) + width(&line) <= room;
+    if width(&inner) > left(&name) {
         inner = inner_as(Name::Shortest);
     }
-    if !fits(&name, &inner) {
-        name = text(label.name, Name::Shortest, app);
+    if width(&inner) > left(&name) || !fits(&name) {
+        let shortest = text(label.name, Name::Shortest, app);
+        if left(&shortest) >= INNER_LEAST.min(width(&inner)) || !fits(&name) {
+            name = shortest;
+        }
     }
-
-    let name_cells = width(&name).min(room);
-    let beside = room - name_cells;
-    let line = if width(&line) <= beside { line } else { String::new() };
-    // A name that is too long gives way as far as both are readable.
-    let least = name_cells.min(NAME_LEAST);
-    let inner_cells = match width(&inner) {
-        0 => 0,
-        whole if whole + width(&line) <= beside => whole,
-        whole => whole.min((room - least).saturating_sub(width(&line)).min(room / 2)),
+    let beside = left(&name);
+    let inner = match width(&inner) <= beside || beside >= INNER_LEAST {
+        true => cut_end(&inner, beside, theme.glyphs.cut).into_owned(),
+        false => String::new(),
     };
-    let inner = if inner_cells >= INNER_LEAST.min(width(&inner)) {
-        cut_end(&inner, inner_cells, theme.glyphs.cut).into_owned()
-    } else {
-        String::new()
-    };
+    let line = if fits(&name) { line } else { String::new() };
     let name_room = room - width(&line) - width(&inner);
     // The end of a long path is more informative than its beginning; of a marker it is the
     // beginning.
@@ -144,4 +136,45 @@ pub fn put_found(
         }
     }
     pen.space(pen.room().saturating_sub(end));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::AppConfig;
+    use crate::config::Screen;
+    use ratatui::buffer::Buffer;
+    use ratatui::layout::Rect;
+
+    fn drawn(name: (&str, u32), inner: &str, cells: u16) -> String {
+        let name = Location { line: Some(name.1), ..Location::named(name.0, FrameKind::Java) };
+        let inner = Location::named(inner, FrameKind::Java);
+        let label = Label { outer: Vec::new(), name: &name, inner: Some(&inner), is_entry: false };
+        let app = AppState::new(AppConfig::default());
+        let theme = Theme::new(&Screen { color: false, ascii: false, mouse: false });
+        let area = Rect::new(0, 0, cells, 1);
+        let mut buffer = Buffer::empty(area);
+        let mut pen = Pen::new(&mut buffer, area, 0);
+        put(&mut pen, &label, usize::from(cells), false, &app, &theme);
+        let symbols = buffer.content().iter().map(|cell| cell.symbol());
+        symbols.collect::<String>().trim_end().to_owned()
+    }
+
+    #[test]
+    fn what_is_called_inside_gives_way_to_the_functions_own_name() {
+        let (name, inner) = (("org.shop.OrderController.report", 14), "org.db.JdbcTemplate.query");
+        for (cells, expected) in [
+            (55, "o.s.OrderController.report :14 › o.d.JdbcTemplate.query"),
+            (54, "o.s.OrderController.report :14 › JdbcTemplate.query"),
+            (50, "OrderController.report :14 › JdbcTemplate.query"),
+            (40, "OrderController.report :14 › JdbcTempla…"),
+            (34, "OrderController.report :14 › Jdbc…"),
+            (33, "o.s.OrderController.report :14"),
+            (29, "OrderController.report :14"),
+            (25, "OrderController.report"),
+            (21, "…derController.report"),
+        ] {
+            assert_eq!(drawn(name, inner, cells), expected, "{cells}");
+        }
+    }
 }

@@ -104,7 +104,15 @@ pub fn waits(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
             state.map_or("", State::word),
             fit(thread.map_or(&group.name, |fact| tables.name(fact.name)), 15),
         );
-        let label = Label { outer: Vec::new(), ..label(&ordered, *nth, 0) };
+        // What waited is the entry with this very wait, if there is one.
+        let is_same = |entry: &u32| {
+            let entry = ordered.node(*entry).own;
+            (entry.longest_ns, entry.longest_from) == (own.longest_ns, own.longest_from)
+        };
+        let mut entries = ordered.children(*nth).into_iter();
+        let entry = entries.find(|child| report.projection.is_entry(*child) && is_same(child));
+        let inner = entry.map(|entry| &**ordered.node(entry).location);
+        let label = Label { outer: Vec::new(), inner, ..label(&ordered, *nth, 0) };
         line.push_str(&fit_label(&label, WIDTH.saturating_sub(line.len())));
         page.line(&line)?;
     }

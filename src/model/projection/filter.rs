@@ -5,6 +5,7 @@ use regex::Regex;
 use super::base_marks;
 use super::idle::Wait;
 use super::idle_marks::{self, Mark};
+use super::kernel_entry::KernelEntry;
 use super::monitor;
 use super::roles::role;
 use super::rows::Rows;
@@ -30,6 +31,7 @@ pub(super) struct Verdict {
     pub stops: StopRole,
     /// Whose code it is, with the user's corrections.
     pub role: Role,
+    pub enters_kernel: Option<KernelEntry>,
     base: BaseMark,
 }
 
@@ -186,6 +188,7 @@ fn judge_function(settings: &Settings, location: &Location, mark: Mark) -> Verdi
         },
         anonymous: location.is_unnamed_kernel(),
         role: Role::default(),
+        enters_kernel: KernelEntry::of(location),
         base: BaseMark::default(),
         stops: match location {
             stop if safepoint::is_marker(stop) => StopRole::ReplacesStop,

@@ -1,6 +1,7 @@
 //! What a row of the tree is called: the user's function, the calls folded into its line, and the
 //! way out of the user's code that has most of its time.
 
+use super::kernel_entry::KernelEntry;
 use super::{Method, Ordered, heaviest};
 use crate::model::facts::tables::Location;
 use crate::model::projection::settings::Metric;
@@ -11,7 +12,7 @@ pub struct Label<'a> {
     /// The calls that are folded into the line, outermost first.
     pub outer: Vec<&'a Location>,
     pub name: &'a Location,
-    /// What the function calls elsewhere most of its self time, or the innermost call of a chain
+    /// What the function calls elsewhere for most of its time, or the innermost call of a chain
     /// that leaves the user's code.
     pub inner: Option<&'a Location>,
     /// The row stands for what its caller, the user's function, calls elsewhere.
@@ -51,10 +52,18 @@ pub fn label<'a>(ordered: &Ordered<'a>, node: u32, swallowed: u32) -> Label<'a> 
     let inner = match named {
         0 => {
             let entries = projection.children(node).filter(|child| projection.is_entry(*child));
-            let most = |entry: &u32| ordered.value(*entry) > ordered.own(node) / 2;
+            // A share of the whole row: beside calls of the user's code, most of a small self time
+            // says nothing.
+            let most = |entry: &u32| ordered.value(*entry) > ordered.value(node) / 2;
             heaviest(ordered, entries).filter(most)
         }
-        _ => Some(node),
+        // The calls below an interrupt are not the function's.
+        _ => {
+            let is_interrupt = |node: &u32| {
+                KernelEntry::of(projection.name(*node)) == Some(KernelEntry::Interrupt)
+            };
+            (!chain[..named].iter().any(is_interrupt)).then_some(node)
+        }
     };
     Label {
         outer,

@@ -12,6 +12,10 @@ use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::projection::settings::Metric;
 use crate::model::vocabulary::role::Role;
 
+/// A function with a smaller part of its total as self time is not named with what it calls
+/// elsewhere. 5 %.
+const OWN_PARTS: u64 = 20;
+
 /// A row of the methods view: a function (or line, class ...), summed over all its frames. A
 /// recursive function counts once per stack.
 #[derive(Clone, Debug)]
@@ -98,7 +102,7 @@ pub(super) fn methods(nodes: &Nodes, groups: &[Group], seen: &[(u32, u32)]) -> V
     methods
 }
 
-/// Chooses the entry that has more than half of each method's own time.
+/// Chooses the entry that has more than half of each method's own time, where that counts.
 fn choose_entries(nodes: &Nodes, methods_of: &[u32], methods: &mut [Method]) {
     // By method and the entry's row: the first such entry, and the time of all.
     let mut sums: FxHashMap<(u32, u32), (u32, Totals)> = FxHashMap::default();
@@ -112,7 +116,8 @@ fn choose_entries(nodes: &Nodes, methods_of: &[u32], methods: &mut [Method]) {
     for ((method, _), (entry, sum)) in sums {
         let Some(method) = methods.get_mut(method as usize) else { continue };
         for metric in Metric::ALL {
-            if sum.value(metric) > method.own.value(metric) / 2 {
+            let [own, total] = [method.own, method.total].map(|totals| totals.value(metric));
+            if own >= total.div_ceil(OWN_PARTS) && sum.value(metric) > own / 2 {
                 method.entries[metric as usize] = Some(nodes.name(entry).clone());
             }
         }

@@ -9,6 +9,7 @@
 //! idle_marks, idle       waiting for work, by lists of frames
 //! base_marks             functions at the base of a thread, by lists
 //! thread_base            waiting for work, by the place in the thread
+//! kernel_entry           functions at which a thread enters the kernel
 //! safepoint              safepoint stops of a Java virtual machine
 //! tree, nodes, totals    the tree and its sums; methods, lines, columns: tables
 //! now                    what the threads do now: busy or waiting for work
@@ -30,6 +31,7 @@ mod group;
 mod idle;
 mod idle_marks;
 mod insight;
+mod kernel_entry;
 mod label;
 mod lines;
 mod methods;

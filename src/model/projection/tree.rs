@@ -12,6 +12,7 @@ use super::Totals;
 use super::columns::{Columns, NONE};
 use super::fact_reader::Cell;
 use super::filter::{StopRole, Verdict, Verdicts};
+use super::kernel_entry::KernelEntry;
 use super::lines::At;
 use super::nodes::{Nodes, Seen};
 use super::rows::Rows;
@@ -46,7 +47,8 @@ struct Place {
     deepest: u32,
     /// The entry that gets the time of this very stack.
     attach: u32,
-    /// Under [`Level::Mine`]: the way out of the user's code below `deepest`, or [`NONE`].
+    /// Under [`Level::Mine`]: the way out of the user's code below `deepest`, or [`NONE`]. It is
+    /// `deepest` itself where an interrupt came.
     way_out: u32,
     /// How much that frame tells; see [`Verdict::telling`].
     telling: u8,
@@ -312,7 +314,11 @@ impl Builder<'_> {
                         .entries
                         .get(place.deepest as usize)
                         .is_some_and(|caller| caller.role == Role::App);
-                    if is_way_out(of_app, known, verdict) {
+                    let entered = verdict.enters_kernel.filter(|_| of_app && known.is_none());
+                    if entered == Some(KernelEntry::Interrupt) {
+                        // It is time of the user's function, which calls no interrupt.
+                        place.way_out = place.deepest;
+                    } else if entered.is_none() && is_way_out(of_app, known, verdict) {
                         made.is_entry = of_app;
                         scratch.entries.push(made);
                         (place.way_out, place.attach) = (entry, entry);

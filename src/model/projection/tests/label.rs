@@ -47,13 +47,43 @@ fn a_line_is_named_by_the_users_function() {
 }
 
 #[test]
-fn a_way_out_is_named_if_it_has_most_of_the_functions_own_time() {
+fn a_way_out_is_named_if_it_has_most_of_the_functions_time() {
     for (outside, expected) in [(4, "cart"), (5, "cart"), (6, "cart | malloc")] {
         let mut world = World::new();
         world.fact("w", "cart", State::Run, 10 - outside);
         world.fact("w", "cart;libc.so.6!malloc", State::Run, outside);
         assert_eq!(lines(&mut world, &at(Level::Mine))[0], expected, "{outside} of 10");
     }
+    // Of the whole row, also where most is in other functions of the user.
+    for (outside, expected) in [(10, "price"), (11, "price | malloc")] {
+        let mut world = World::new();
+        world.fact("w", "price;libc.so.6!malloc", State::Run, outside);
+        world.fact("w", "price;total", State::Run, 10);
+        assert_eq!(lines(&mut world, &at(Level::Mine))[0], expected, "{outside} beside 10");
+    }
+}
+
+#[test]
+fn a_method_is_named_with_its_way_out_where_self_time_counts() {
+    for (inside, expected) in [(190, Some("malloc")), (191, None)] {
+        let mut world = World::new();
+        world.fact("w", "price;libc.so.6!malloc", State::Run, 10);
+        world.fact("w", "price;total", State::Run, inside);
+        let projection = world.project(&at(Level::Mine));
+        let is_price = |method: &&Method| &*method.location(Metric::Wall).function == "price";
+        let price = projection.methods().iter().find(is_price).expect("a method");
+        let entry = price.entry(Metric::Wall).map(|entry| &*entry.function);
+        assert_eq!(entry, expected, "10 beside {inside}");
+    }
+}
+
+#[test]
+fn no_function_calls_an_interrupt() {
+    let mut world = World::new();
+    let stack = "main;cart;vmlinux!asm_common_interrupt;vmlinux!common_interrupt";
+    world.fact("w", stack, State::Run, 5);
+    assert_eq!(lines(&mut world, &at(Level::Mine)), ["main -> cart"]);
+    assert_eq!(lines(&mut world, &at(Level::Chains)), ["main -> cart"]);
 }
 
 #[test]

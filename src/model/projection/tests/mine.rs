@@ -77,6 +77,28 @@ fn a_runtimes_own_threads_are_rows_without_frames() {
 }
 
 #[test]
+fn entering_the_kernel_is_no_call() {
+    let mut world = World::new();
+    world.fact("w", "main", State::Run, 5);
+    let interrupt = "vmlinux!asm_sysvec_apic_timer_interrupt;vmlinux!irq_exit_rcu";
+    world.fact("w", &format!("main;{interrupt}"), State::Run, 4);
+    world.fact("w", &format!("main;std::invoke;{interrupt}"), State::Run, 3);
+    world.fact("w", &format!("main;libc.so.6!malloc;{interrupt}"), State::Run, 2);
+    let call =
+        "vmlinux!entry_SYSCALL_64_after_hwframe;vmlinux!do_syscall_64;vmlinux!__x64_sys_read";
+    world.fact("w", &format!("main;{call};vmlinux!vfs_read"), State::Run, 1);
+    assert_shows(
+        world.shows(&mine()),
+        "
+        w 15 0
+          main 15 15
+            malloc 2 2
+            __x64_sys_read 1 1
+        ",
+    );
+}
+
+#[test]
 fn the_first_call_out_of_the_users_code_names_the_way_out() {
     let mut world = World::new();
     world.fact("w", "main;pthread_mutex_lock;libm.so.6!more", State::Lock, 5);

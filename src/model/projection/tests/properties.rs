@@ -29,6 +29,7 @@ const FRAMES: &[&str] = &[
     "vmlinux!vfs_read",
     "vmlinux!copy",
     "vmlinux![kernel]",
+    "vmlinux!asm_common_interrupt",
 ];
 const POOL: &str = "rayon_core::sleep::Sleep::sleep";
 const LOOP: &str = "uv__io_poll";
