@@ -102,6 +102,26 @@ fn the_least_share_can_be_chosen() {
 }
 
 #[test]
+fn of_many_small_groups_the_largest_are_drawn() {
+    let of = |name: &str, ms| stack(name, &["serve", "parse"], ran(ms, 100));
+    let mut stacks: Vec<Stack> = (0..143).map(|nth| of(&format!("g{nth:03}"), 100 + nth)).collect();
+    let text = rendered(&stacks, &chains());
+    let tree = names(&text);
+    let expected: Vec<String> = (133..143)
+        .rev()
+        .flat_map(|nth| [format!("g{nth}  (1 thread)"), "  serve -> parse".to_owned()])
+        .collect();
+    assert_eq!(tree[..20], expected[..], "{text}");
+    assert!(tree[20].ends_with("and 133 groups of threads under 1 %"), "{text}");
+    // One group with most of the time is enough, and so is the share that was asked for.
+    stacks.push(of("main", 100_000));
+    assert_eq!(names(&rendered(&stacks, &chains())).len(), 3);
+    let mut settings = chains();
+    settings.filters.min_percent = Filter::set(90.0);
+    assert_eq!(names(&rendered(&stacks, &settings)).len(), 1);
+}
+
+#[test]
 fn the_metric_weighs_the_rows() {
     let by = |metric| {
         let settings = Settings { metric, ..Settings::default() };

@@ -15,11 +15,15 @@ use crate::model::projection::{Chain, Node, Ordered, Totals, chain, label};
 /// Minimum share of a row, percent, unless the settings say otherwise.
 const MIN_PERCENT: f64 = 1.0;
 
+/// Groups that are drawn at least, where the larger ones have less than half of the time.
+const GROUPS_LEAST: usize = 10;
+
 /// Maximum forks shown by indentation; deeper ones are numbered.
 const MAX_INDENT: usize = 7;
 
 pub fn tree(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
-    let least = report.settings.filters.min_percent.active().copied().unwrap_or(MIN_PERCENT);
+    let wanted = report.settings.filters.min_percent.active().copied();
+    let least = wanted.unwrap_or(MIN_PERCENT);
     page.title(&format!("TREE (from {least} % of what is shown)"))?;
     let what = report.settings.roll_up.heading();
     page.line(&format!(" TOTAL%   SELF%     THR     CPU  STATE         {what}"))?;
@@ -27,12 +31,21 @@ pub fn tree(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let mut dropped = 0;
     let ordered = report.ordered();
     let ends_here = format!("        the tree ends here: {} lines", report.tree_lines);
-    for group in ordered.groups() {
-        let group = &report.projection.groups[group as usize];
-        if !is_drawn(report, &group.total, least) {
-            dropped += 1;
-            continue;
-        }
+    let many_small = match wanted {
+        Some(_) => Vec::new(),
+        None => largest_of_many(report, least),
+    };
+    for at in ordered.groups() {
+        let group = &report.projection.groups[at as usize];
+        let least = match is_drawn(report, &group.total, least) {
+            true => least,
+            // Its heaviest path.
+            false if many_small.contains(&at) => report.percent(&group.total) / 2.0,
+            false => {
+                dropped += 1;
+                continue;
+            }
+        };
         lines += 1;
         if lines > report.tree_lines {
             return page.line(&ends_here);
@@ -75,6 +88,22 @@ pub fn tree(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         0 => Ok(()),
         n => page.line(&format!("        and {} of threads under {least} %", count(n, "group"))),
     }
+}
+
+/// Returns the largest groups, where those from `least` percent have less than half of the time:
+/// with hundreds of groups none may be large.
+fn largest_of_many(report: &Report<'_>, least: f64) -> Vec<u32> {
+    let groups = &report.projection.groups;
+    let value = |at: &u32| report.value(&groups[*at as usize].total);
+    let is_large = |at: &&u32| is_drawn(report, &groups[**at as usize].total, least);
+    let mut order: Vec<u32> = (0..groups.len() as u32).filter(|at| value(at) > 0).collect();
+    let large: u64 = order.iter().filter(is_large).map(value).sum();
+    if large.saturating_mul(2) >= report.value(&report.projection.total) {
+        return Vec::new();
+    }
+    order.sort_by_key(|at| std::cmp::Reverse(value(at)));
+    order.truncate(GROUPS_LEAST);
+    order
 }
 
 /// A line of a tree.

@@ -228,10 +228,11 @@ fn quiet(snapshot: &Snapshot, projection: &Projection) -> Option<String> {
     }
     let cores = (snapshot.session.cores_milli as f64 / 100.0).round() / 10.0;
     let mut text = format!("nothing stands out: cpu {:.2} of {cores}", total.cores(elapsed));
-    match projection.hidden.idle_threads {
+    // The same number as in the header.
+    match projection.now.idle {
         0 => {}
-        1 => text.push_str(", 1 thread only waits for work"),
-        idle => text.push_str(&format!(", {idle} threads only wait for work")),
+        1 => text.push_str(", 1 thread waits for work"),
+        idle => text.push_str(&format!(", {idle} threads wait for work")),
     }
     Some(text)
 }
