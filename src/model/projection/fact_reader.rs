@@ -20,10 +20,20 @@ use crate::model::vocabulary::thread_name_rules::is_collector;
 pub(super) struct Cell {
     pub group: u32,
     pub stack: StackId,
-    idle: bool,
+    pub kind: CellKind,
     /// The last thread and name seen with it.
     seen: (u32, NameId),
     pub totals: Totals,
+}
+
+/// What the time of a cell is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum CellKind {
+    Plain,
+    /// Hidden as idle, unless nothing else is left.
+    Idle,
+    /// Of threads that waited for work and have no core yet.
+    Woken,
 }
 
 /// A thread with a cell's stack; may occur repeatedly.
@@ -51,7 +61,7 @@ pub(super) struct Scratch {
     /// By [`StackId`]: its newest cell or [`NONE`], with the flag [`MANY`] if it has others.
     newest: Vec<u32>,
     /// Cells of stacks with several cells.
-    others: FxHashMap<(u32, StackId, bool), u32>,
+    others: FxHashMap<(u32, StackId, CellKind), u32>,
     seen: Vec<Seen>,
 }
 
@@ -68,25 +78,25 @@ impl Scratch {
 
     /// Returns the cell, created empty if missing. Most stacks have a single cell, which is found
     /// without hashing.
-    fn cell(&mut self, group: u32, stack: StackId, idle: bool) -> u32 {
+    fn cell(&mut self, group: u32, stack: StackId, kind: CellKind) -> u32 {
         let newest = &mut self.newest[stack.0 as usize];
         let next = self.cells.len() as u32;
-        let is = |cell: &Cell| (cell.group, cell.idle) == (group, idle);
+        let is = |cell: &Cell| (cell.group, cell.kind) == (group, kind);
         let found = match *newest {
             NONE => next,
             cell if is(&self.cells[(cell & !MANY) as usize]) => return cell & !MANY,
             cell => {
                 if cell & MANY == 0 {
                     let before = &self.cells[cell as usize];
-                    self.others.insert((before.group, stack, before.idle), cell);
+                    self.others.insert((before.group, stack, before.kind), cell);
                 }
-                *self.others.entry((group, stack, idle)).or_insert(next)
+                *self.others.entry((group, stack, kind)).or_insert(next)
             }
         };
         *newest = if *newest == NONE { found } else { found | MANY };
         if found == next {
             let none = (u32::MAX, NameId(u32::MAX));
-            self.cells.push(Cell { group, stack, idle, seen: none, totals: Totals::default() });
+            self.cells.push(Cell { group, stack, kind, seen: none, totals: Totals::default() });
         }
         found
     }
@@ -110,7 +120,7 @@ pub(super) struct Shown {
 impl Shown {
     /// Returns false for cells counted in [`Hidden::idle`].
     pub fn is_shown(&self, cell: &Cell) -> bool {
-        self.only_idle || !cell.idle
+        self.only_idle || cell.kind != CellKind::Idle
     }
 
     /// Returns the memory for reuse.
@@ -205,7 +215,7 @@ impl<'a> Reader<'a> {
         hidden.settle_off();
         let cells = std::mem::take(&mut scratch.cells);
         if !only_idle {
-            scratch.seen.retain(|seen| !cells[seen.cell as usize].idle);
+            scratch.seen.retain(|seen| cells[seen.cell as usize].kind != CellKind::Idle);
         }
         let seen = by_counting(&scratch.seen, threads.len(), |seen| seen.thread);
         Shown { from, till, cells, seen, threads, hidden, only_idle, collectors_cpu_ns, trend }
@@ -215,13 +225,28 @@ impl<'a> Reader<'a> {
         let Some(Placed { group, thread, stack, state, is_idle }) = self.place(key, weights) else {
             return;
         };
-        let hide = is_idle && !self.settings.idle;
-        // What a runtime does in its own threads is no more the user's than the frames by which it
-        // runs his.
-        let whole = self.settings.level != Level::Mine
-            || self.snapshot.tables.kind(key.name) != ThreadKind::Internal;
-        let stack = if whole { stack } else { StackId::EMPTY };
-        let at = self.scratch.cell(group, stack, hide);
+        let tables = &self.snapshot.tables;
+        let is_internal = tables.kind(key.name) == ThreadKind::Internal;
+        let (stack, kind) = match self.settings.level {
+            _ if is_idle && !self.settings.idle => (stack, CellKind::Idle),
+            // The function in which a thread waited for work is not what takes the time until it
+            // has a core.
+            Level::Mine | Level::Chains
+                if state == State::Rdy
+                    && !is_internal
+                    && self
+                        .verdicts
+                        .of_stack(stack)
+                        .is_woken_from_idle(tables.futex_kind(stack)) =>
+            {
+                (StackId::EMPTY, CellKind::Woken)
+            }
+            // What a runtime does in its own threads is no more the user's than the frames by which
+            // it runs his.
+            Level::Mine if is_internal => (StackId::EMPTY, CellKind::Plain),
+            Level::Mine | Level::Chains | Level::All => (stack, CellKind::Plain),
+        };
+        let at = self.scratch.cell(group, stack, kind);
         let Scratch { cells, seen, .. } = &mut *self.scratch;
         let cell = &mut cells[at as usize];
         add(&mut cell.totals, state, weights);

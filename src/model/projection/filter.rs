@@ -11,11 +11,12 @@ use super::roles::role;
 use super::rows::Rows;
 use super::safepoint;
 use super::thread_base::{Base, BaseMark};
+use super::wait_call::{Call, WaitCall};
 use crate::model::facts::tables::{FrameKind, Location, StackId, Tables};
 use crate::model::projection::settings::{Grouping, Settings};
 use crate::model::vocabulary::frame::ThreadKind;
 use crate::model::vocabulary::role::{Origin, Role};
-use crate::model::vocabulary::state::State;
+use crate::model::vocabulary::state::{FutexKind, RawState, State};
 
 /// The settings' result for one location.
 #[derive(Clone, Copy, Default)]
@@ -33,6 +34,7 @@ pub(super) struct Verdict {
     pub role: Role,
     pub enters_kernel: Option<KernelEntry>,
     base: BaseMark,
+    call: Call,
 }
 
 impl Verdict {
@@ -68,6 +70,7 @@ pub(super) struct Path {
     pub ignore: bool,
     wait: Wait,
     base: Base,
+    call: WaitCall,
     /// The first location, outermost first, that matches [`Grouping::Frame`].
     pub group: Option<u32>,
 }
@@ -76,6 +79,17 @@ impl Path {
     /// Returns whether a thread of this kind with this stack waits for work in this state.
     pub(super) fn is_idle(&self, kind: ThreadKind, state: State) -> bool {
         self.wait.is_idle(kind, state) || self.base.is_idle(state)
+    }
+
+    /// Returns whether a thread with this stack that can run waited for work before, so that only a
+    /// core is missing. `futex`: what a futex wait of this stack is.
+    pub(super) fn is_woken_from_idle(&self, futex: FutexKind) -> bool {
+        match self.call {
+            // Frames that only wait for work never run a task.
+            WaitCall::None | WaitCall::PollsSome => self.wait == Wait::ForWork,
+            WaitCall::Polls => self.is_idle(ThreadKind::Plain, State::Poll),
+            WaitCall::Waits => self.is_idle(ThreadKind::Plain, RawState::Futex.resolve(futex)),
+        }
     }
 }
 
@@ -132,6 +146,7 @@ impl Verdicts {
                 path.ignore |= verdict.ignore;
                 path.wait = path.wait.below(verdict.idle);
                 path.base = path.base.below(verdict.base);
+                path.call = path.call.below(verdict.call);
                 if verdict.groups && path.group.is_none() {
                     path.group = Some(*location);
                 }
@@ -159,7 +174,8 @@ impl Verdicts {
         };
         let base =
             *known.base[role as usize].get_or_insert_with(|| base_marks::mark(location, role));
-        Verdict { interesting, role, base, ..by_function }
+        let call = Call::of(location, role, mark);
+        Verdict { interesting, role, base, call, ..by_function }
     }
 
     pub(super) fn of_location(&self, id: u32) -> Verdict {
@@ -190,6 +206,7 @@ fn judge_function(settings: &Settings, location: &Location, mark: Mark) -> Verdi
         role: Role::default(),
         enters_kernel: KernelEntry::of(location),
         base: BaseMark::default(),
+        call: Call::default(),
         stops: match location {
             stop if safepoint::is_marker(stop) => StopRole::ReplacesStop,
             enters if monitor::is_frame(enters) => StopRole::ReplacesMonitorEntry,

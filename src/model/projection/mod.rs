@@ -9,6 +9,7 @@
 //! idle_marks, idle       waiting for work, by lists of frames
 //! base_marks             functions at the base of a thread, by lists
 //! thread_base            waiting for work, by the place in the thread
+//! wait_call              the call in which a stack waits
 //! kernel_entry           functions at which a thread enters the kernel
 //! safepoint              safepoint stops of a Java virtual machine
 //! tree, nodes, totals    the tree and its sums; methods, lines, columns: tables
@@ -50,6 +51,7 @@ mod totals;
 mod tree;
 mod trend;
 mod units;
+mod wait_call;
 pub mod waits;
 
 #[cfg(test)]
@@ -347,7 +349,9 @@ impl Projector {
             true => unnamed_ns(&snapshot.tables, order.iter().map(|at| &cells[*at as usize])),
             false => 0,
         };
-        let builder = tree::Builder { tables: &snapshot.tables, settings, rows, verdicts, scratch };
+        let woken = rows.wants_core_row(settings.roll_up);
+        let builder =
+            tree::Builder { tables: &snapshot.tables, settings, rows, woken, verdicts, scratch };
         let trees = builder.build(cells, &order, &heads);
         let attached =
             shown.seen.iter().map(|seen| (seen.thread, trees.attached[seen.cell as usize]));

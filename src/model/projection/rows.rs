@@ -14,6 +14,9 @@ use crate::model::projection::settings::RollUp;
 use crate::model::vocabulary::frame::FrameCode;
 use crate::model::vocabulary::role::{Origin, Role};
 
+/// Stands for the time in which threads that waited for work are awake and have no core.
+const WANTS_CORE: &str = "(wants a core)";
+
 /// Identifies a row under roll-up function, whatever the tier. (A virtual machine may first
 /// interpret a method, then compile it, and finally inline it.)
 #[derive(PartialEq, Eq, Hash)]
@@ -199,7 +202,17 @@ impl Rows {
 
     /// Returns the row of equally named threads within a group.
     pub(super) fn thread_row(&mut self, name: &str, by: RollUp) -> (u32, u32) {
-        let location = self.location_id(&Location::named(name, FrameKind::Thread), Origin::Unknown);
+        self.named_row(&Location::named(name, FrameKind::Thread), by)
+    }
+
+    /// Returns the row of threads that waited for work and have no core yet.
+    pub(super) fn wants_core_row(&mut self, by: RollUp) -> (u32, u32) {
+        self.named_row(&Location::named(WANTS_CORE, FrameKind::Marker), by)
+    }
+
+    /// Returns the row of what occurs on no stack.
+    fn named_row(&mut self, location: &Location, by: RollUp) -> (u32, u32) {
+        let location = self.location_id(location, Origin::Unknown);
         // It is its own unit.
         match by {
             RollUp::Function => (self.function_of(location), location),

@@ -96,7 +96,9 @@ pub(super) fn samples_of(
         (key.thread, key.name, key.stack, *state, key.state)
     });
 
-    let builder = Builder { tables: &snapshot.tables, settings, rows, verdicts, scratch: trees };
+    let woken = rows.wants_core_row(settings.roll_up);
+    let tables = &snapshot.tables;
+    let builder = Builder { tables, settings, rows, woken, verdicts, scratch: trees };
     let (shown, attached) = builder.frames(found.iter().map(|(_, (of, _))| of.stack));
     let mut used = vec![false; shown.len()];
     attached.iter().filter(|at| **at != NONE).for_each(|at| used[*at as usize] = true);

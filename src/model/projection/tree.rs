@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use super::Totals;
 use super::columns::{Columns, NONE};
-use super::fact_reader::Cell;
+use super::fact_reader::{Cell, CellKind};
 use super::filter::{StopRole, Verdict, Verdicts};
 use super::kernel_entry::KernelEntry;
 use super::lines::At;
@@ -137,6 +137,8 @@ pub(super) struct Builder<'a> {
     pub tables: &'a Tables,
     pub settings: &'a Settings,
     pub rows: &'a Rows,
+    /// The row of [`CellKind::Woken`], and its location.
+    pub woken: (u32, u32),
     pub verdicts: &'a Verdicts,
     pub scratch: &'a mut Scratch,
 }
@@ -182,6 +184,11 @@ impl Builder<'_> {
             }
             let entry = self.walk(cell.stack).attach;
             let node = match entry {
+                NONE if cell.kind == CellKind::Woken => {
+                    let (row, location) = self.woken;
+                    let seen = Seen { row, location, role: Role::Marker, is_entry: false };
+                    self.scratch.child(above, seen, number as u32, &mut nodes, group)
+                }
                 NONE => above,
                 entry => self.node_of(entry, above, number as u32, &mut nodes, group),
             };

@@ -77,6 +77,52 @@ fn a_runtimes_own_threads_are_rows_without_frames() {
 }
 
 #[test]
+fn a_thread_that_was_woken_from_waiting_for_work_wants_a_core() {
+    let mut world = World::new();
+    let event_loop = "libc.so.6!clone3;start_thread;run;libc.so.6!epoll_wait";
+    let kernel = "vmlinux!ep_poll;vmlinux!schedule";
+    world.fact("w-1", &format!("{event_loop};{kernel}"), State::Rdy, 40);
+    world.fact("w-2", "start_thread;rayon_core::sleep::Sleep::sleep;next", State::Rdy, 30);
+    // In its work it only has no core, or waited for something else.
+    world.fact("w-1", "start_thread;run;serve", State::Rdy, 7);
+    world.fact("w-1", "start_thread;run;serve;libc.so.6!pthread_cond_wait", State::Rdy, 6);
+    world.fact("w-1", "start_thread;run;libc.so.6!pthread_mutex_lock", State::Rdy, 5);
+    world.fact("w-1", "start_thread;run;libc.so.6!poll", State::Rdy, 4);
+    world.fact("w-1", "start_thread;run", State::Rdy, 3);
+    assert_shows(
+        world.shows(&mine()),
+        "
+        w- 95 0
+          (wants a core) 70 70
+          run 25 12
+            serve 13 13
+              pthread_cond_wait 6 6
+            pthread_mutex_lock 5 5
+            poll 4 4
+        ",
+    );
+    let projection = world.project(&mine());
+    assert_eq!(projection.total.states_ns[State::Rdy as usize], 95);
+    let chains = Settings { level: Level::Chains, ..mine() };
+    assert!(world.shows(&chains).contains("\n  (wants a core) 70 70\n"));
+    let all = Settings { level: Level::All, ..mine() };
+    assert!(!world.shows(&all).contains("wants a core"));
+}
+
+#[test]
+fn what_a_runtimes_own_thread_does_without_a_core_is_not_told_apart() {
+    let mut world = World::new();
+    world.fact("~GC Thread#0", "libjvm.so!VMThread::loop;pthread_cond_wait", State::Rdy, 4);
+    assert_shows(
+        world.shows(&mine()),
+        "
+        [JVM] 4 0
+          GC Thread 4 4
+    ",
+    );
+}
+
+#[test]
 fn entering_the_kernel_is_no_call() {
     let mut world = World::new();
     world.fact("w", "main", State::Run, 5);
@@ -246,8 +292,12 @@ proptest! {
         };
         prop_assert_eq!(totals(&shown), totals(&all));
 
-        // The user's functions have the same total at both levels, in his own threads.
-        let in_own: Vec<_> = facts.iter().filter(|fact| !fact.is_internal()).cloned().collect();
+        // The user's functions have the same total at both levels, in his own threads and but for
+        // threads that only want a core.
+        let is_own = |fact: &&super::properties::FactSpec| {
+            !fact.is_internal() && !fact.is_woken_from_idle(&settings)
+        };
+        let in_own: Vec<_> = facts.iter().filter(is_own).cloned().collect();
         let in_own = super::properties::world(&in_own).project(&Settings { level: Level::All, ..settings.clone() });
         prop_assume!(!in_own.only_idle);
         let by_name = |projection: &Projection| -> BTreeMap<String, (u64, u32)> {

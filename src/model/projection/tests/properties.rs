@@ -8,9 +8,9 @@ use proptest::prelude::*;
 use regex::Regex;
 
 pub(super) use self::oracle::row_name;
-use self::oracle::{Oracle, rows, totals};
+use self::oracle::{Oracle, only_waits, rows, totals};
 use super::*;
-use crate::model::projection::settings::{Filters, Grouping, RollUp, SortColumn};
+use crate::model::projection::settings::{Filters, Grouping, Level, RollUp, SortColumn};
 
 /// Frames of random stacks: plain, in libraries, inlined, all idle kinds, a marker, the kernel's.
 const FRAMES: &[&str] = &[
@@ -79,6 +79,14 @@ impl FactSpec {
     /// In a runtime's own thread.
     pub(super) fn is_internal(&self) -> bool {
         of_kind(NAMES[self.name]).1 == ThreadKind::Internal
+    }
+
+    /// Runnable without a core, after it waited for work.
+    pub(super) fn is_woken_from_idle(&self, settings: &Settings) -> bool {
+        let texts = self.stack.iter().flat_map(|frame| FRAMES[*frame].split('+'));
+        State::ALL[self.state] == State::Rdy
+            && !self.is_internal()
+            && texts.map(|text| location(text, false)).any(|l| only_waits(&l, settings))
     }
 }
 
@@ -161,9 +169,10 @@ prop_compose! {
         filters in filters(),
         (idle, idle_main, reverse) in any::<(bool, bool, bool)>(),
         sort in prop::sample::select(&SortColumn::ALL[..]),
+        level in prop::sample::select(&[Level::Chains, Level::All][..]),
     ) -> Settings {
         let idle_at = if idle_main { patterns(&["^main$"]) } else { Vec::new() };
-        Settings { metric, roll_up, grouping, filters, idle, idle_at, sort, reverse, ..Settings::default() }
+        Settings { metric, roll_up, grouping, filters, idle, idle_at, sort, reverse, level, ..Settings::default() }
     }
 }
 

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::properties::{fact, row_name, settings, world};
 use super::*;
 use crate::model::projection::samples::samples_of;
-use crate::model::projection::settings::RollUp;
+use crate::model::projection::settings::{Level, RollUp};
 
 fn of(world: &mut World, settings: &Settings) -> Samples {
     let snapshot = world.snapshot();
@@ -46,6 +46,8 @@ proptest! {
     #[test]
     fn samples_add_up_to_the_projection(facts in prop::collection::vec(fact(), 0..12), settings in settings()) {
         let mut world = world(&facts);
+        // A sample's frames are those of its stack.
+        let settings = Settings { level: Level::All, ..settings };
         let samples = of(&mut world, &settings);
         let projection = world.project(&Settings { idle: true, ..settings.clone() });
         prop_assert_eq!((samples.from, samples.till), (projection.from, projection.till));

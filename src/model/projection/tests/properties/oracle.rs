@@ -209,6 +209,11 @@ impl Oracle {
             kept.truncate(innermost.map_or(1, |innermost| innermost + 2));
         }
 
+        let wants_core = Location::named("(wants a core)", FrameKind::Marker);
+        if settings.level != Level::All && fact.is_woken_from_idle(settings) {
+            kept = vec![&wants_core];
+        }
+
         // A thread's own group has its newest name within the group.
         let group = match settings.grouping {
             Grouping::Thread => self.thread_group(fact, settings, show_idle, all),
@@ -294,14 +299,17 @@ pub(super) fn is_idle(fact: &FactSpec, frames: &[Location], settings: &Settings)
     match State::ALL[fact.state] {
         State::Poll => true,
         State::Wait | State::Sleep => {
-            let waits = |l: &Location| {
-                is(l, POOL) || settings.idle_at.iter().any(|pattern| pattern.is_match(&l.function))
-            };
             let in_loop = frames.iter().rposition(|l| is(l, LOOP)).is_some_and(|innermost| {
                 frames[innermost + 1..].iter().all(|l| is(l, PLUMBING) || &*l.module == "vmlinux")
             });
-            fact.is_internal() || frames.iter().any(waits) || in_loop
+            fact.is_internal() || frames.iter().any(|l| only_waits(l, settings)) || in_loop
         }
         _ => false,
     }
+}
+
+/// Returns whether this frame only waits for work.
+pub(super) fn only_waits(frame: &Location, settings: &Settings) -> bool {
+    *frame == location(POOL, false)
+        || settings.idle_at.iter().any(|pattern| pattern.is_match(&frame.function))
 }
