@@ -31,6 +31,18 @@ const KNOWN_BUSY: &[(&str, &str)] = &[
     ("book", "waits for the mutex around the receiver; lock is never idle"),
 ];
 
+/// Arguments of Mains.java: the names of its main thread.
+const MAINS: [&str; 8] = [
+    "rest-mainwait",
+    "rest-mainuntil",
+    "rest-mainfuture",
+    "rest-mainexecutor",
+    "job-mainload",
+    "job-mainsum",
+    "job-mainquery",
+    "job-mainconfirm",
+];
+
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/idle_corpus")
 }
@@ -196,16 +208,31 @@ fn pools_at_rest_are_idle_and_waits_in_jobs_are_not() {
             .arg(&target),
     );
     matrix.watch("rust", &Running::start(&target.join("release/idle-corpus"), &[]));
+    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("idle-go-{}", std::process::id()))
+        .join("rest-go");
+    let go = std::env::var("SAMPLETOP_TEST_GO").unwrap_or("go".into());
+    output(
+        Command::new(go)
+            .env("CGO_ENABLED", "0")
+            .args(["build", "-o"])
+            .arg(&program)
+            .arg(folder().join("pools.go")),
+    );
+    matrix.watch("go", &Running::start(&program, &[]));
     for jdk in &*JDKS {
         let classes = tempfile::tempdir().expect("a folder");
         output(
             Command::new(jdk.join("bin/javac"))
                 .arg("-d")
                 .arg(classes.path())
-                .arg(folder().join("Pools.java")),
+                .args(["Pools.java", "Mains.java"].map(|file| folder().join(file))),
         );
         let name = jdk.display().to_string();
         matrix.watch(&name, &start(jdk, classes.path(), &[], &["Pools"]));
+        for main in MAINS {
+            matrix.watch(&name, &start(jdk, classes.path(), &[], &["Mains", main]));
+        }
     }
 
     let Matrix { rest_idle, rest_busy, job_idle, job_busy, rests, pools, mistakes } = matrix;

@@ -96,6 +96,92 @@ public class Pools {
         }
     }
 
+    // Workers by hand, that wait in their own `run`.
+    static class Notified extends Thread {
+        Notified() { super("rest-notified"); }
+        @Override public void run() {
+            try { for (;;) synchronized (this) { wait(); done++; } } catch (InterruptedException e) { done++; }
+        }
+    }
+
+    static class TimedFlusher extends Thread {
+        TimedFlusher() { super("rest-flusher"); }
+        @Override public void run() {
+            try { for (;;) synchronized (this) { wait(400); done++; } } catch (InterruptedException e) { done++; }
+        }
+    }
+
+    static class CondWorker extends Dispatcher {
+        @Override public void run() {
+            lock.lock();
+            try { for (;;) { filled.await(); done++; } } catch (InterruptedException e) { done++; } finally { lock.unlock(); }
+        }
+    }
+
+    static class Parker implements Runnable {
+        public void run() { for (;;) { LockSupport.park(); done++; } }
+    }
+
+    static class Gate implements Runnable {
+        final Semaphore opened = new Semaphore(0);
+        public void run() {
+            try { for (;;) { opened.acquire(); done++; } } catch (InterruptedException e) { done++; }
+        }
+    }
+
+    static class Tick implements Runnable {
+        public void run() {
+            try { while (!never.await(300, TimeUnit.MILLISECONDS)) done++; } catch (InterruptedException e) { done++; }
+        }
+    }
+
+    static class OwnBlockingQueue {
+        final ArrayDeque<String> lines = new ArrayDeque<>();
+        synchronized String next(long ms) throws InterruptedException {
+            if (lines.isEmpty()) wait(ms);
+            return lines.poll();
+        }
+    }
+
+    static class Pump extends Thread {
+        final OwnBlockingQueue lines = new OwnBlockingQueue();
+        Pump() { super("rest-pump"); }
+        @Override public void run() {
+            try { for (;;) if (lines.next(500) != null) done++; } catch (InterruptedException e) { done++; }
+        }
+    }
+
+    // Jobs in threads of their own that look like those.
+    static class PayRequest implements Runnable {
+        public void run() {
+            try { synchronized (this) { wait(); } } catch (InterruptedException e) { done++; }
+            done++;
+        }
+    }
+
+    static class Reply {
+        synchronized String await() throws InterruptedException { wait(); return "paid"; }
+    }
+
+    static class Client implements Runnable {
+        final Reply reply = new Reply();
+        void pay() throws InterruptedException { done = reply.await().length(); }
+        public void run() { try { pay(); } catch (InterruptedException e) { done++; } }
+    }
+
+    static class Asker implements Runnable {
+        final Reply reply = new Reply();
+        public void run() { try { done = reply.await().length(); } catch (InterruptedException e) { done++; } }
+    }
+
+    static class Summer implements Runnable {
+        final Thread part;
+        Summer(Thread part) { this.part = part; }
+        public void run() { try { part.join(); } catch (InterruptedException e) { done++; } done++; }
+    }
+
+    static void job(String name, Runnable body) { new Thread(body, "job-" + name).start(); }
+
     public static void main(String[] args) throws Exception {
         int n = JOBS.length + 2;
         ThreadPoolExecutor fixed = new ThreadPoolExecutor(n, n, 1, TimeUnit.HOURS, new LinkedBlockingQueue<>(), rest("fixed"));
@@ -146,7 +232,21 @@ public class Pools {
         });
         CompletableFuture.delayedExecutor(1, TimeUnit.HOURS).execute(() -> done++);
         CompletableFuture.runAsync(named("job-async", Pools::await), cached);
+        Thread notified = new Notified();
+        notified.start();
+        new TimedFlusher().start();
+        start("condworker", new CondWorker());
+        start("ownparker", new Parker());
+        start("gate", new Gate());
+        start("tick", new Tick());
+        new Pump().start();
         // Jobs in threads of their own.
+        job("request", new PayRequest());
+        job("client", new Client());
+        job("asker", new Asker());
+        job("summer", new Summer(notified));
+        job("joiner", () -> { try { notified.join(); } catch (InterruptedException e) { done++; } done++; });
+        job("future", () -> { try { done = new FutureTask<>(() -> 1).get(); } catch (Exception e) { done++; } done++; });
         for (Job job : JOBS) new Thread(named("job-thread", job)).start();
         while (begun.get() < JOBS.length * 10 + 1) Thread.sleep(10);
         System.out.println("ready");

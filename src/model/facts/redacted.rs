@@ -33,8 +33,14 @@ pub const MANAGED_CLOSURE: &str = "managed closure";
 pub const OF_POOL: &str = "of pool";
 pub const RECEIVES: &str = "receives";
 pub const OF_QUEUE: &str = "of queue";
+pub const MANAGED_MAIN: &str = "managed main";
+pub const MANAGED_LIBRARY: &str = "managed library";
+pub const PARKS: &str = "parks";
+pub const SYNCHRONIZER: &str = "synchronizer";
+pub const AWAITS_END: &str = "awaits end";
+pub const MAY_TAKE: &str = "may take";
 
-const PLACES: [&str; 19] = [
+const PLACES: [&str; 25] = [
     CLOSURE,
     BASE,
     RUN,
@@ -54,6 +60,12 @@ const PLACES: [&str; 19] = [
     OF_QUEUE,
     RECEIVES,
     OF_POOL,
+    MANAGED_MAIN,
+    MANAGED_LIBRARY,
+    PARKS,
+    SYNCHRONIZER,
+    AWAITS_END,
+    MAY_TAKE,
 ];
 
 /// Kinds of a futex wait called from the frame.

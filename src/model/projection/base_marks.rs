@@ -26,18 +26,30 @@ pub(in crate::model) enum BaseMark {
     Run,
     /// Another function of native code whose name is not that of a job.
     Any,
-    /// Waits for other threads to end.
+    /// Waits for other threads to end; in Java also for a future or a process.
     Joins,
     /// Waits for a future.
     BlocksOn,
     /// A loop in managed code, where the first function of a thread may be a job.
     ManagedLoop,
-    /// `run` in managed code: a thread's first function, or a job's.
+    /// `main` of Java.
+    ManagedMain,
+    /// `run` of a class of Java that is no job's.
     ManagedRun,
     /// A closure of managed code.
     ManagedClosure,
     /// Another function of a queue of Java's library.
     OfQueue,
+    /// Another method of a library of Java.
+    ManagedLibrary,
+    /// Blocks in Java: `Object.wait`, `LockSupport.park`.
+    Parks,
+    /// A semaphore or a latch of Java's library.
+    Synchronizer,
+    /// Waits for the end of a server in Java: `blockUntilShutdown`.
+    AwaitsEnd,
+    /// A method of Java that takes work if `run` of its thread calls it: `next`. Elsewhere a job.
+    MayTake,
     /// A function of the user that is named as one that takes work: `pop`, `wait_for_job`.
     Takes,
     /// Receives from a channel of a library.
@@ -84,6 +96,12 @@ const WORDS: &[(&str, BaseMark)] = &[
     (redacted::MANAGED_RUN, BaseMark::ManagedRun),
     (redacted::MANAGED_CLOSURE, BaseMark::ManagedClosure),
     (redacted::OF_QUEUE, BaseMark::OfQueue),
+    (redacted::MANAGED_MAIN, BaseMark::ManagedMain),
+    (redacted::MANAGED_LIBRARY, BaseMark::ManagedLibrary),
+    (redacted::PARKS, BaseMark::Parks),
+    (redacted::SYNCHRONIZER, BaseMark::Synchronizer),
+    (redacted::AWAITS_END, BaseMark::AwaitsEnd),
+    (redacted::MAY_TAKE, BaseMark::MayTake),
 ];
 
 /// Closures: `run::{lambda()#1}::operator()`, `run::{{closure}}`, `Main.lambda$run$0`, and clang's
@@ -113,6 +131,32 @@ const TAKES: &str = r"(?x)^(
 
 /// Queues of Java's library. A job may take from them too: an answer, a connection.
 const JAVA_QUEUES: &str = r"^java\.util\.concurrent\.[A-Za-z]*(Queue|Deque)(\$\w+)*\.(?<takes>(take|poll)(First|Last)?$)?";
+
+/// Methods of Java that wait for the end of a server or a program. An `exit` or an `end` may be
+/// that of a child or of a job, so only `main` may wait for those.
+const JAVA_ENDS: &str = r"(?x)^
+    (run_(until|till) | (block|wait|await|join)(_(until|till|for))?)
+    (_(the|its|all|server|app|application|service|system|process))*
+    _((?<of_server>shut_?down|terminat(ion|ed)|stop(ped)?) | exit | end)
+    $";
+
+/// Methods of Java's libraries that wait for others to end, if `main` calls them.
+const JAVA_JOINS: &str = r"(?x)^(
+    (await|wait|join|sync|block)(_(uninterruptibly|indefinitely))?
+    | await_(termination|quiescence)
+    )$";
+
+/// Methods of Java that take work if the thread's own `run` calls them.
+const MAY_TAKE: &str = r"(?x)^(
+    await | (take|poll|next|pop|dequeue|receive|recv|pull)
+      (_(a|one|next|first|last|all|any|many|batch|blocking|uninterruptibly|or_wait|with_timeout))?
+    )$";
+
+/// Types whose elements are not work: answers, rows, connections.
+const NO_WORK: &str = r"(?x)
+    pool | connection | client | session | future | promise | repl(y|ies) | respon(se|d) | result
+    | answer | confirm | request | query | payment | permit | barrier | cursor | iterator | stream
+    | (^|_)(ack|row)s?(_|$)";
 
 /// Native functions that are a job by their names, although a thread may start with them.
 const JOBS: &str = r"(?x)^(
@@ -147,6 +191,7 @@ const SLEEPS: &str = r"(?x)^(sleep|nap|rest|pause|snooze|delay)(_?(for|ms|us|ns|
 const STARTS: &str = r"(?x)^(
     _start | _*libc_start_.* | start_thread | _*(GI_)?_*clone[23]? | <?std::sys::.*thread_start
     | runtime\.(goexit|main)(\.abi0)? | java\.lang\.Thread\.run
+    | jdk\.internal\.misc\.InnocuousThread\.run
     | thread_native_entry | java_start | Thread::call_run | JavaThread::(run|thread_main_inner)
     )$";
 
@@ -174,6 +219,11 @@ static PATTERNS: LazyLock<[Regex; 12]> = LazyLock::new(|| {
         JAVA_QUEUES,
     ]
     .map(|text| Regex::new(text).expect("the shipped lists are regular expressions"))
+});
+
+static JAVA_PATTERNS: LazyLock<[Regex; 4]> = LazyLock::new(|| {
+    [JAVA_ENDS, JAVA_JOINS, MAY_TAKE, NO_WORK]
+        .map(|text| Regex::new(text).expect("the shipped lists are regular expressions"))
 });
 
 /// Returns the mark of a frame; `role`: whose code it is.
@@ -204,7 +254,9 @@ pub(in crate::model) fn mark(location: &Location, role: Role) -> BaseMark {
                 java_queues.captures(name).is_some_and(|found| found.name("takes").is_some());
             return if takes { BaseMark::Takes } else { BaseMark::OfQueue };
         }
-        Role::Wait => return BaseMark::Neutral,
+        Role::Wait if location.kind != FrameKind::Java => return BaseMark::Neutral,
+        Role::Wait if name == "java.lang.Thread.join" => return BaseMark::Joins,
+        Role::Wait => return BaseMark::Parks,
         Role::Runtime if runs_tasks.is_match(name) => return BaseMark::Job,
         Role::Runtime if starts.is_match(name) => return BaseMark::Starts,
         Role::Runtime => return BaseMark::Neutral,
@@ -222,10 +274,7 @@ pub(in crate::model) fn mark(location: &Location, role: Role) -> BaseMark {
                 false => BaseMark::Foreign,
             };
         }
-        Role::Library if is_java_thread_body(location) => return BaseMark::ManagedRun,
-        Role::Library if location.kind == FrameKind::Java && is_taker_of_library(name, takes) => {
-            return BaseMark::Takes;
-        }
+        Role::Library if location.kind == FrameKind::Java => return mark_of_java_library(name),
         Role::Library | Role::Marker => return BaseMark::Job,
         Role::App => {}
     }
@@ -242,11 +291,13 @@ pub(in crate::model) fn mark(location: &Location, role: Role) -> BaseMark {
     let snake = snake_case(last);
     let owner = match *segments(name) {
         [.., owner, _] if is_native => owner,
-        _ => {
-            let class = name.rsplit('.').nth(1).unwrap_or("");
-            class.rsplit('$').next().unwrap_or(class)
-        }
+        _ => class_of(name),
     };
+    if location.kind == FrameKind::Java
+        && let Some(mark) = mark_of_end(&snake)
+    {
+        return mark;
+    }
     match location.kind {
         _ if takes.is_match(&snake) => BaseMark::Takes,
         _ if !owner.is_empty() && takes.is_match(&format!("{}_{snake}", snake_case(owner))) => {
@@ -261,22 +312,59 @@ pub(in crate::model) fn mark(location: &Location, role: Role) -> BaseMark {
             _ => BaseMark::Any,
         },
         FrameKind::Java if snake == "run" && !job_types.is_match(owner) => BaseMark::ManagedRun,
+        FrameKind::Java if snake == "main" => BaseMark::ManagedMain,
+        FrameKind::Java if may_take(owner, &snake) => BaseMark::MayTake,
         _ if snake == "main" || loops.is_match(&snake) => BaseMark::ManagedLoop,
         _ => BaseMark::Job,
     }
 }
 
-/// Returns whether a library of Java starts a thread with it: `AsyncAppender$Worker.run`.
-fn is_java_thread_body(location: &Location) -> bool {
-    location.kind == FrameKind::Java
-        && !location.function.starts_with("java")
-        && location.function.ends_with(".run")
+/// Returns the mark of a method of a library of Java that is neither a wait nor the runtime's.
+fn mark_of_java_library(name: &str) -> BaseMark {
+    let [_, _, takes, _, _, _, _, job_types, ..] = &*PATTERNS;
+    let [_, joins, ..] = &*JAVA_PATTERNS;
+    let snake = snake_case(name.rsplit('.').next().unwrap_or(name));
+    let concurrent = name.strip_prefix("java.util.concurrent.");
+    match concurrent.and_then(|name| name.split('.').next()) {
+        Some("CountDownLatch") if snake == "await" => return BaseMark::Synchronizer,
+        Some("Semaphore") if snake.contains("acquire") => return BaseMark::Synchronizer,
+        // The close of an executor awaits its end.
+        Some(_) if matches!(&*snake, "get" | "close") => return BaseMark::Joins,
+        _ => {}
+    }
+    let is_platform = name.starts_with("java");
+    if !is_platform && let Some(mark) = mark_of_end(&snake) {
+        return mark;
+    }
+    match () {
+        () if joins.is_match(&snake) => BaseMark::Joins,
+        () if is_platform => BaseMark::ManagedLibrary,
+        // A library starts a thread with it: `AsyncAppender$Worker.run`.
+        () if snake == "run" && !job_types.is_match(class_of(name)) => BaseMark::ManagedRun,
+        // A library takes work with it: `CallQueueManager.take`.
+        () if takes.is_match(&snake) => BaseMark::Takes,
+        () if may_take(class_of(name), &snake) => BaseMark::MayTake,
+        () => BaseMark::ManagedLibrary,
+    }
 }
 
-/// Returns whether a library of Java takes work with it: `CallQueueManager.take`.
-fn is_taker_of_library(name: &str, takes: &Regex) -> bool {
-    let last = name.rsplit('.').next().unwrap_or(name);
-    !name.starts_with("java") && takes.is_match(&snake_case(last))
+/// Returns the mark of a method of Java that waits for the end of a server or a program.
+fn mark_of_end(snake: &str) -> Option<BaseMark> {
+    let [ends, ..] = &*JAVA_PATTERNS;
+    let found = ends.captures(snake)?;
+    Some(found.name("of_server").map_or(BaseMark::Joins, |_| BaseMark::AwaitsEnd))
+}
+
+/// Returns whether a method of Java takes work if the thread's own `run` calls it.
+fn may_take(class: &str, snake: &str) -> bool {
+    let [.., may_take, no_work] = &*JAVA_PATTERNS;
+    may_take.is_match(snake) && !no_work.is_match(&snake_case(class))
+}
+
+/// Returns the innermost class of a method of Java: `shop.Pool$Inbox.next` -> `Inbox`.
+fn class_of(name: &str) -> &str {
+    let class = name.rsplit('.').nth(1).unwrap_or("");
+    class.rsplit('$').next().unwrap_or(class)
 }
 
 /// Returns whether it is C's, C++'s or Rust's own library.

@@ -160,12 +160,48 @@ mod tests {
                 "java.util.concurrent.locks.LockSupport.park",
             ],
             &["io.netty.util.HashedWheelTimer$Worker.waitForNextTick", "java.lang.Thread.sleep"],
+            &[
+                "org.eclipse.jetty.util.thread.ReservedThreadExecutor$ReservedThread.waitForTask",
+                "b.C.park",
+            ],
+            &["org.jboss.threads.EnhancedQueueExecutor$PoolThreadNode.park", "b.C.park"],
+            &["okhttp3.internal.concurrent.TaskRunner$RealBackend.coordinatorWait", "b.C.wait"],
+            &["okio.AsyncTimeout$Companion.awaitTimeout$okio", "b.C.await"],
+            &["jdk.jfr.internal.PlatformRecorder.takeNap", "java.lang.Object.wait"],
+            &["JavaThread::run", "recorderthread_entry", "Monitor::wait", "libc.so.6!futex"],
             &["Thread.run", "_worker", "Queue.get", "Condition.wait"],
             &["_worker", "libc.so.6!sem_clockwait"],
         ] {
             assert!(is_idle(State::Wait, stack), "{stack:?}");
             assert!(is_idle(State::Sleep, stack), "{stack:?}");
         }
+    }
+
+    #[test]
+    fn parked_threads_of_gos_scheduler_are_idle() {
+        let futex = ["runtime.futexsleep", "runtime.futex"];
+        for stack in [
+            &["runtime.findRunnable", "runtime.stopm", "runtime.mPark", "runtime.notesleep"][..],
+            &["runtime.schedule", "runtime.stoplockedm", "runtime.mPark", "runtime.notesleep"],
+            &["runtime.schedule", "runtime.startlockedm", "runtime.stopm", "runtime.notesleep"],
+            &["runtime.exitsyscallNoP", "runtime.stopm", "runtime.mPark"],
+            &["runtime.mstart1", "runtime.sysmon", "runtime.notetsleep"],
+            &["runtime.mstart1", "runtime.templateThread", "runtime.notesleep"],
+            &["runtime.goexit", "os/signal.loop", "os/signal.signal_recv", "runtime.notetsleepg"],
+        ] {
+            assert!(is_idle(State::Wait, &[stack, &futex].concat()), "{stack:?}");
+        }
+        assert!(is_idle(State::Sleep, &["runtime.mstart1", "runtime.sysmon", "runtime.usleep"]));
+        assert!(is_idle(State::Poll, &["runtime.findRunnable", "runtime.netpoll"]));
+        // A goroutine that keeps its thread: in C, at a lock of the runtime.
+        for stack in [
+            &["runtime.goexit", "main.fetch", "runtime.cgocall", "pthread_cond_wait"][..],
+            &["runtime.goexit", "main.fetch", "runtime.notetsleepg", "runtime.futexsleep"],
+            &["runtime.findRunnable", "runtime.lock2", "runtime.futexsleep"],
+        ] {
+            assert!(!is_idle(State::Wait, stack), "{stack:?}");
+        }
+        assert!(!is_idle(State::Sleep, &["runtime.goexit", "main.retry", "runtime.usleep"]));
     }
 
     #[test]
@@ -293,8 +329,8 @@ mod tests {
         assert!(below_main(
             &[&joins[..], &["java.lang.Object.wait", "libjvm.so!fn_1a40"]].concat()
         ));
-        // Not idle: another method joins, the program calls `main`, or `main` waits for something
-        // else.
+        // Not idle here: another method joins, the program calls `main`, or `main` waits for
+        // something else, of which `thread_base` decides.
         for other in [
             &["shop.Main.main", "shop.Main.compute", "java.lang.Thread.join"][..],
             &["java.lang.Thread.run", "shop.Request.run", "java.lang.Thread.join"],

@@ -39,12 +39,20 @@ const WAITS: &[&str] = &[
     r"java\.lang\.ref\.Reference\.(waitForReferencePendingList|tryHandlePending)",
     r"java\.lang\.ref\.(ReferenceQueue\.remove0?|NativeReferenceQueue\.await)",
     r"java\.lang\.(ProcessHandleImpl\.waitForProcessExit0|UNIXProcess\.waitForProcessExit)",
-    r"org\.eclipse\.jetty\.util\.thread\.(QueuedThreadPool(\$Runner)?\.idleJobPoll|ReservedThreadExecutor\$ReservedThread\.reservedWait)",
+    r"org\.eclipse\.jetty\.util\.thread\.(QueuedThreadPool(\$Runner)?\.idleJobPoll|ReservedThreadExecutor\$ReservedThread\.(reservedWait|waitForTask))",
+    r"org\.jboss\.threads\.EnhancedQueueExecutor\$PoolThreadNode\.park",
+    r"okhttp3\.internal\.concurrent\.TaskRunner(\$RealBackend\.coordinatorWait|\.awaitTaskToRun)",
+    r"okio\.AsyncTimeout(\$Companion)?\.awaitTimeout(\$okio)?",
+    r"jdk\.jfr\.internal\.PlatformRecorder\.takeNap",
     r"io\.netty\.util\.(concurrent\.SingleThreadEventExecutor\.takeTask|HashedWheelTimer\$Worker\.waitForNextTick)",
     r"kotlinx\.coroutines\.scheduling\.CoroutineScheduler\$Worker\.(tryPark|park)",
     r"com\.lmax\.disruptor\.[A-Za-z]*WaitStrategy\.waitFor",
     // Sleeps until Tomcat is to end.
     r"org\.apache\.catalina\.core\.StandardServer\.await",
+    // Threads of Go's scheduler: parked, the monitor, the one that starts others. Goroutines that
+    // wait are on no thread.
+    r"runtime\.(stopm|mPark|sysmon|templateThread)",
+    r"os/signal\.signal_recv",
     // Python, and CPython's own C functions.
     r"(queue\.)?((Lifo|Priority|Simple)?Queue\.)get|queue\.get",
     r"_queue_SimpleQueue_get(_impl)?",
@@ -66,7 +74,7 @@ const LOOPS: &[&str] = &[
     r"(ServiceThread|NotificationThread|MonitorDeflationThread)::[a-z]+_(deflation_)?thread_entry",
     r"GangWorker::loop|WorkerThread::run|G1Concurrent[A-Za-z]+Thread::run_service|NMethodSweeper::sweeper_loop",
     r"[ZX](Director|Driver[A-Za-z]*|Stat|Uncommitter|Unmapper)::(run_service|run_thread|thread_loop)",
-    r"Shenandoah[A-Za-z]*Thread::run_service|signal_thread_entry|VMThread::loop",
+    r"Shenandoah[A-Za-z]*Thread::run_service|signal_thread_entry|recorderthread_entry|VMThread::loop",
     // The launcher's Java thread after `main` has returned. It also runs the shutdown hooks.
     r"Threads::destroy_vm|jni_DestroyJavaVM(_inner)?",
     r"java\.util\.concurrent\.ForkJoinPool\.runWorker",

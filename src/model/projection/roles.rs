@@ -41,13 +41,16 @@ const NATIVE_RUNTIME: &[&str] = &[
     r"<?(core::future|futures_(core|util|task|executor))::.*(poll|run)[a-z_]*(<.*>)?|<?core::pin::Pin<.*",
     // Go.
     r"runtime\.(goexit|mcall|mstart[0-9]?|schedule|park_m|goschedImpl|main|rt0_go|systemstack|morestack|asmcgocall|cgocall|findRunnable|gcBgMarkWorker|bgsweep|bgscavenge|sysmon|gopark|goparkunlock)(\.abi0|\..*)?",
+    r"runtime\.(goexit[01]|gosched_m|gopreempt_m|preemptPark|exitsyscall\w*|(start|stop|gcstop)m|(start|stop)lockedm|mPark|templateThread)(\.abi0|\..*)?",
+    r"runtime\.(stealWork|runq(steal|grab)|checkTimers|netpoll(Break)?|handoffp|retake|wakep|resetspinning|execute|usleep|osyield)(\.abi0|\..*)?",
+    r"runtime\.(futex(sleep|wakeup)?|note(sleep|wakeup|clear|tsleepg?|tsleep_internal))(\.abi0|\..*)?",
 ];
 
 /// Methods of Java that start threads, run tasks of executors, and call by reflection or through
 /// generated code.
 const JAVA_RUNTIME: &[&str] = &[
     r"java\.lang\.(Thread|VirtualThread|ThreadBuilders)(\$\w+)?\.(run|runWith|runContinuation|start)",
-    r"java\.lang\.VirtualThread(\$\w+)*\..*|jdk\.internal\.vm\..*",
+    r"java\.lang\.VirtualThread(\$\w+)*\..*|jdk\.internal\.(vm\..*|misc\.InnocuousThread\.run)",
     r"java\.util\.concurrent\.(ThreadPoolExecutor(\$Worker)?\.run(Worker)?|FutureTask\.run(AndReset)?|Executors\$\w+\.(call|run))",
     r"java\.util\.concurrent\.(ScheduledThreadPoolExecutor\$\w+\.run(Periodic)?|ForkJoin\w+(\$\w+)*\.(run|runWorker|scan|topLevelExec|doExec|exec|helpAsyncBlocker|runTask))",
     r"java\.lang\.(invoke|reflect)\..*|(jdk\.internal|sun)\.reflect\..*",
@@ -246,9 +249,16 @@ mod tests {
             "std::thread::lifecycle::spawn_unchecked::{{closure}}::{{closure}}",
             "std::__invoke_r<void, svc::pool(std::string const&, int)::{lambda()#1}&, >",
             "runtime.mcall",
+            "runtime.goexit0",
+            "runtime.exitsyscallNoP",
+            "runtime.usleep",
+            "runtime.stopm",
         ] {
             assert_eq!(native(name, "shop", "", Origin::App), Role::Runtime, "{name}");
         }
+        let go = "/usr/local/go/src/runtime/malloc.go";
+        assert_eq!(native("runtime.mallocgc", "shop", go, Origin::App), Role::Library);
+        assert_eq!(native("main.usleep", "shop", "", Origin::App), Role::App);
     }
 
     #[test]

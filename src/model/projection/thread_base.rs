@@ -4,8 +4,9 @@
 //!
 //! This finds pools that no list knows (see [`super::idle`]). It goes by the place of functions and
 //! by words that programs use for such functions: `take`, `wait_for_job`, `event_loop`. The first
-//! function of a native thread may have any name but that of a job: `handle_request`. A join, a
-//! barrier or a future is a wait for the result of a job. In doubt the thread is busy.
+//! function of a native thread may have any name but that of a job: `handle_request`. In Java it is
+//! `run` of any class but a job's: `PayRequest`. A join, a barrier or a future is a wait for the
+//! result of a job, except directly in `main`. In doubt the thread is busy.
 
 pub(super) use super::base_marks::BaseMark;
 use crate::model::vocabulary::state::State;
@@ -22,13 +23,17 @@ pub(super) enum Base {
     Helper(u8),
     /// `main`, which waits for others.
     Main,
-    /// `main`, which waits for threads to end.
+    /// `main` of Java.
+    ManagedMain,
+    /// `run` of a class of Java, the first method of the thread.
+    Body,
+    /// `main`, which waits for threads to end, or any thread that waits for a server to end.
     Joined,
     /// Closures, the first of the thread. A wait in them is for work.
     Closures,
     /// The first function of a thread in native code.
     First,
-    /// Loops by their names only. The user's `run` may be a job, so only sleeping here is idle.
+    /// Loops by their names only. One may be a job, so only sleeping here is idle.
     Loops,
     /// A function that takes work, called by those.
     Takes,
@@ -47,12 +52,23 @@ impl Base {
     /// Returns the conclusion with one more frame, further in.
     pub(super) fn below(self, mark: BaseMark) -> Base {
         use BaseMark::{Any, BlocksOn, Closure, Foreign, Joins, Library, Loop, ManagedLoop};
-        use BaseMark::{ManagedClosure, ManagedRun, Neutral, OfQueue, Run, Starts};
-        let is_base =
-            matches!(self, Base::Start | Base::Main | Base::Closures | Base::First | Base::Loops);
+        use BaseMark::{
+            AwaitsEnd, ManagedClosure, ManagedLibrary, ManagedMain, ManagedRun, MayTake,
+        };
+        use BaseMark::{Neutral, OfQueue, Parks, Run, Starts, Synchronizer};
+        let is_managed_base = matches!(self, Base::ManagedMain | Base::Body);
+        let is_base = is_managed_base
+            || matches!(
+                self,
+                Base::Start | Base::Main | Base::Closures | Base::First | Base::Loops
+            );
         match (self, mark) {
-            (base, Neutral) => base,
+            // The virtual machine waits there too, for instance for a collection. So it must park.
+            (_, Parks) if is_managed_base => Base::Takes,
+            (base, Neutral | Parks) => base,
             (Base::Unknown | Base::Start, Starts) => Base::Start,
+            // A thread's class may call `run` of its superclass, which calls that of its task.
+            (Base::Body, Starts) => Base::Start,
             (Base::Unknown, Library) => Base::Unknown,
             (_, BaseMark::Takes) if is_base || self == Base::Takes => Base::Takes,
             (base, BaseMark::Receives)
@@ -63,8 +79,14 @@ impl Base {
             (_, BaseMark::Sleeps) if is_base || self == Base::Sleeps => Base::Sleeps,
             // A Rust program has two: the one that C calls, and its own.
             (Base::Start | Base::Main, BaseMark::Main) => Base::Main,
-            (Base::Main | Base::Joined, Joins) => Base::Joined,
-            (Base::Joined, Library) => Base::Joined,
+            (Base::Start, ManagedMain) => Base::ManagedMain,
+            (Base::Main | Base::ManagedMain | Base::Joined, Joins) => Base::Joined,
+            (Base::ManagedMain, Synchronizer) => Base::Joined,
+            (Base::Joined, Library | ManagedLibrary | Synchronizer | AwaitsEnd) => Base::Joined,
+            (Base::ManagedMain | Base::Body | Base::Closures | Base::Loops, AwaitsEnd) => {
+                Base::Joined
+            }
+            (Base::Body | Base::Takes, MayTake | Synchronizer) => Base::Takes,
             (Base::Main, BlocksOn) => Base::Main,
             (Base::Start | Base::Main, Library) => self,
             (Base::Start, Foreign) => Base::Helper(1),
@@ -73,7 +95,7 @@ impl Base {
             (Base::Helper(_), Library) => self,
             (Base::Start | Base::Closures, Closure) => Base::Closures,
             (Base::Start, ManagedClosure) => Base::Closures,
-            (Base::Start, ManagedRun) => Base::Loops,
+            (Base::Start, ManagedRun) => Base::Body,
             (Base::Takes, OfQueue) => Base::Takes,
             (Base::Start, Loop | Run | Any) => Base::First,
             (Base::Main | Base::Closures, Run) => Base::Loops,
@@ -81,7 +103,7 @@ impl Base {
             (Base::Closures | Base::First | Base::Takes | Base::InLibrary, Library) => {
                 Base::InLibrary
             }
-            (Base::Loops, Library) => self,
+            (Base::Loops | Base::ManagedMain | Base::Body, Library) => self,
             _ => Base::Job,
         }
     }
@@ -344,9 +366,122 @@ mod tests {
             assert!(!idle(&[base, &take[..]].concat()), "{base:?}");
             assert!(!idle(&[base, &poll[..]].concat()), "{base:?}");
         }
-        assert!(!idle(&["shop.Consumer.run", park]));
         assert!(!idle(&["shop.Consumer.run", "java.util.concurrent.SynchronousQueue.put", park]));
         assert!(!idle(&["shop.Main.lambda$main$7", "java.util.concurrent.CountDownLatch.await"]));
+    }
+
+    #[test]
+    fn a_java_worker_that_waits_in_its_own_run_is_idle() {
+        let park = "java.util.concurrent.locks.LockSupport.park";
+        let sync = "java.util.concurrent.locks.AbstractQueuedSynchronizer.acquire";
+        let condition =
+            "java.util.concurrent.locks.AbstractQueuedSynchronizer$ConditionObject.await";
+        let idle = |frames: &[&str]| is_idle(State::Wait, &[&["start_thread"], frames].concat());
+        let run = "java.lang.Thread.run";
+        for frames in [
+            // A class of a thread, and a task of one.
+            &["shop.Main$Worker.run", "java.lang.Object.wait"][..],
+            &[run, "shop.Main$Worker.run", "java.lang.Object.wait"],
+            &[run, "shop.Flusher.run", condition, park],
+            &[run, "shop.Parker.run", park],
+            &[run, "shop.Gate.run", "java.util.concurrent.Semaphore.acquire", sync, park],
+            &[run, "shop.Tick.run", "java.util.concurrent.CountDownLatch.await", sync, park],
+            &["shop.Pump.run", "shop.OwnBlockingQueue.next", "java.lang.Object.wait"],
+            &["shop.Pump.run", "shop.Signals.await", condition, park],
+            &["shop.Pump.run", "shop.Backlog.next", "java.lang.Object.wait"],
+            &["shop.Pump.run", "org.apache.mq.Consumer.receive", "java.lang.Object.wait"],
+            &["shop.Named.run", run, "shop.Worker.run", "java.lang.Object.wait"],
+            &["org.h2.mvstore.FileStore$BackgroundWriterThread.run", "java.lang.Object.wait"],
+        ] {
+            assert!(idle(frames), "{frames:?}");
+        }
+        let keeper = ["jdk.internal.misc.InnocuousThread.run", run, "sun.net.KeepAliveCache.run"];
+        let keeper = [&["start_thread"], &keeper[..], &["java.lang.Thread.sleep"]].concat();
+        assert!(is_idle(State::Sleep, &keeper));
+        for frames in [
+            &[run, "shop.PayRequest.run", "java.lang.Object.wait"][..],
+            &["shop.Named.run", run, "shop.PayRequest.run", "java.lang.Object.wait"],
+            &[run, "java.util.concurrent.FutureTask.run", "shop.Worker.run", park],
+            &[run, "shop.OrderTask.call", condition, park],
+            &[run, "shop.OrderTask.run", "java.util.concurrent.Semaphore.acquire", park],
+            &[run, "shop.Worker.run", "shop.Order.confirm", "java.lang.Object.wait"],
+            &[run, "shop.Worker.run", "shop.Reply.await", "java.lang.Object.wait"],
+            &[run, "shop.Worker.run", "shop.ConnectionPool.next", park],
+            &[run, "shop.Worker.run", "shop.Queue.next", "shop.Order.pay", park],
+            &[run, "shop.Worker.run", "org.apache.Pool.borrow", park],
+            &[run, "shop.Worker.run", "java.util.concurrent.CompletableFuture.get", park],
+            &[run, "shop.Worker.run", "java.lang.Thread.join", "java.lang.Object.wait"],
+            &[run, "org.apache.mq.SendTask.run", "java.lang.Object.wait"],
+            &[run, "org.apache.mq.Sender.run", "org.apache.mq.Sender.flush", park],
+            // The virtual machine collects garbage for it.
+            &[run, "shop.Worker.run", "libc.so.6!pthread_cond_wait"],
+            &[run, "shop.Main.lambda$main$7", "java.util.concurrent.Semaphore.acquire", park],
+        ] {
+            assert!(!idle(frames), "{frames:?}");
+        }
+    }
+
+    #[test]
+    fn a_java_main_that_waits_for_the_end_of_a_server_is_idle() {
+        let (wait, park) = ("java.lang.Object.wait", "java.util.concurrent.locks.LockSupport.park");
+        let latch = "java.util.concurrent.CountDownLatch.await";
+        let idle = |frames: &[&str]| is_idle(State::Wait, &[&["start_thread"], frames].concat());
+        let grpc = "io.grpc.internal.ServerImpl.awaitTermination";
+        for frames in [
+            &["shop.Main.main", wait][..],
+            &["shop.Main.main", park],
+            &["shop.Main.main", latch, park],
+            &["shop.Main.main", "java.lang.Thread.join", wait],
+            &["shop.Main.main", "shop.Main.blockUntilShutdown", grpc, wait],
+            &["shop.Main.main", "shop.Main.awaitExit", latch, park],
+            &["shop.Main.main", "shop.Main.runUntilStopped", "java.lang.Thread.join", wait],
+            &[
+                "shop.Main.main",
+                "io.netty.channel.DefaultChannelPromise.sync",
+                "io.netty.util.concurrent.DefaultPromise.await",
+                wait,
+            ],
+            &[
+                "shop.Main.main",
+                "org.eclipse.jetty.server.Server.join",
+                "org.eclipse.jetty.util.thread.QueuedThreadPool.join",
+                park,
+            ],
+            &[
+                "shop.Main.main",
+                "java.util.concurrent.CompletableFuture.join",
+                "java.util.concurrent.CompletableFuture.waitingGet",
+                park,
+            ],
+            &["shop.Main.main", "java.util.concurrent.FutureTask.get", park],
+            &["shop.Main.main", "java.util.concurrent.ExecutorService.close", wait],
+            &["java.lang.Thread.run", "shop.Main.lambda$main$0", grpc, wait],
+            &["java.lang.Thread.run", "shop.Keeper.run", "shop.Server.awaitStop", latch, park],
+        ] {
+            assert!(idle(frames), "{frames:?}");
+        }
+        for frames in [
+            &["shop.Main.main", "shop.Batch.load", "java.util.concurrent.FutureTask.get", park][..],
+            &["shop.Main.main", "shop.Batch.runBackend", latch, park],
+            &["shop.Main.main", "shop.Batch.load", "java.lang.Thread.join", wait],
+            &["shop.Main.main", "com.zaxxer.hikari.HikariDataSource.getConnection", park],
+            &["shop.Main.main", "org.apache.http.Client.get", park],
+            &["shop.Main.main", "io.grpc.stub.ClientCalls.blockingUnaryCall", park],
+            &["shop.Main.main", "org.eclipse.jetty.server.Server.join", "shop.Hook.stop", wait],
+            &["shop.Main.main", "pthread_cond_wait"],
+            &["shop.Main.main"],
+            &["java.lang.Thread.run", "shop.Main.lambda$main$0", "java.lang.Thread.join", wait],
+            &["java.lang.Thread.run", "shop.Main.lambda$main$0", "shop.Main.awaitExit", wait],
+            &[
+                "java.lang.Thread.run",
+                "shop.Main.lambda$main$0",
+                "java.util.concurrent.ThreadPoolExecutor.awaitTermination",
+                park,
+            ],
+            &["java.lang.Thread.run", "shop.Batch.load", "shop.Main.main", wait],
+        ] {
+            assert!(!idle(frames), "{frames:?}");
+        }
     }
 
     #[test]

@@ -205,6 +205,8 @@ fn a_stack_without_the_users_code_shows_its_most_telling_frame() {
         ("libc.so.6!clone3;start_thread;std::cleanup;epoll_wait;vmlinux!do_poll", "std::cleanup"),
         ("start_thread;pthread_cond_wait;vmlinux!futex", "pthread_cond_wait"),
         ("clone3;start_thread;std::rt::run;std::panic::run", "std::rt::run"),
+        ("runtime.mcall;runtime.goexit0;runtime.schedule;runtime.findRunnable", "runtime.mcall"),
+        ("runtime.mstart;runtime.sysmon;runtime.usleep", "runtime.mstart"),
         ("pthread_cond_wait;vmlinux!futex", "pthread_cond_wait"),
         ("vmlinux!futex;vmlinux!schedule", "futex"),
         ("[torn]", "[torn]"),
