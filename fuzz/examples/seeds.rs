@@ -32,6 +32,7 @@ fn main() {
     seeds.text();
     seeds.records();
     seeds.stacks();
+    seeds.blockers();
     seeds.notes();
     seeds.programs();
     for layout in 0..2 {
@@ -56,6 +57,33 @@ impl Seeds {
             .unwrap_or_else(|error| {
                 panic!("{}: {error}", folder.display());
             });
+    }
+
+    /// Adds a mutex, two rwlocks, a thread's descriptor, and a table of file locks.
+    fn blockers(&mut self) {
+        let mut add = |name: &str, at: u16, operation: u16, value: u64, words: &[u32]| {
+            let mut bytes =
+                [&at.to_le_bytes()[..], &operation.to_le_bytes(), &value.to_le_bytes(), &[0]]
+                    .concat();
+            bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+            self.add("blockers", name, bytes);
+        };
+        add("mutex", 0, 0x80, 2, &[2, 0, 3, 1, 0]);
+        add("robust", 0, 0, 0x8000_0003, &[0x8000_0003, 1, 3, 1, 0x10]);
+        add("inheriting", 0, 0x86, 0, &[0x8000_0003, 0, 3, 1, 0x20]);
+        add("written", 8, 0x89, 3, &[11, 0, 3, 3, 0, 0, 3, 0, 0, 0, 0, 0, 0]);
+        add("read", 8, 0x89, 2, &[26, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let mut descriptor = vec![0; 181];
+        (descriptor[5], descriptor[180]) = (0x7000, 3);
+        add("joined", 0x2d0, 0x109, 3, &descriptor);
+        self.add(
+            "blockers",
+            "locks",
+            "1: FLOCK  ADVISORY  WRITE 100 fe:00:7 0 EOF\n\
+             1: -> FLOCK  ADVISORY  WRITE 101 fe:00:7 0 EOF\n\
+             2: POSIX  ADVISORY  WRITE 200 fe:00:8 0 9\n\
+             2: -> OFDLCK ADVISORY  READ  -1 fe:00:8 0 9\n",
+        );
     }
 
     /// Adds a plain jar, and one with another in it.

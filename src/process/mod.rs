@@ -1,6 +1,7 @@
 //! The target process: identity, mappings, memory, threads. Everything read here comes from the
 //! target and is untrusted: lengths are bounded, loops capped.
 
+pub mod blockers;
 pub mod cgroup;
 pub mod code_generations;
 pub mod fatal_signals;

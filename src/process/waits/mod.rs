@@ -6,7 +6,6 @@
 //! The result is valid for the wait that was requested: the thread's counters and its system call
 //! are compared before and after. Otherwise there is none.
 
-mod mutex_owner;
 mod sockets;
 mod unix_peers;
 
@@ -26,10 +25,10 @@ use crate::model::projection::waits::{
 use crate::model::vocabulary::event::Counters;
 use crate::model::vocabulary::frame::{Ns, SECOND, ThreadKey};
 use crate::model::vocabulary::text::clean_bytes;
+use crate::process::blockers::{mutex_owner, pi_owner};
 use crate::process::memory::{Memory, ReadMemory};
 use crate::process::target;
 use crate::process::threads::{Doing, Tasks, ThreadFiles};
-use mutex_owner::{FUTEX_TID, mutex_owner};
 use sockets::Sockets;
 
 /// Maximum bytes kept of a file's or socket's name.
@@ -120,7 +119,7 @@ impl Waits {
             Object::Futex { at, command, value } => {
                 let owner = match command {
                     FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => {
-                        thread.memory.read_u64(at).map(|word| word as u32 & FUTEX_TID)
+                        thread.memory.read_u64(at).and_then(|word| pi_owner(word as u32))
                     }
                     FUTEX_WAIT | FUTEX_WAIT_BITSET if asked.lock == Lock::Mutex => {
                         thread.mutex_owner(at, value)
