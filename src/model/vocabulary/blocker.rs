@@ -102,7 +102,7 @@ pub enum RawHolder {
     #[default]
     Unknown,
     /// No thread holds it now: it was just released.
-    Nobody,
+    Free,
     /// A thread: ids as in sampletop's PID namespace.
     Thread { pid: u32, tid: u32 },
     /// This number of readers, whose threads are unknown.

@@ -29,8 +29,8 @@ const STACKS_AGAIN: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
     /// In a thread: the stack's base (its higher end) and its size.
-    base: u64,
-    size: u64,
+    pub base: u64,
+    pub size: u64,
     /// Offsets of the anchor in a thread and in a call wrapper.
     in_thread: u64,
     in_wrapper: u64,
@@ -71,7 +71,7 @@ impl Places {
 /// Stack bounds of the threads, and the state of the current walk.
 #[derive(Default)]
 pub struct Anchors {
-    places: Option<Places>,
+    pub places: Option<Places>,
     /// Base and size, by thread address.
     stacks: FxHashMap<u64, (u64, u64)>,
     /// When all stack bounds were last read.
@@ -116,6 +116,29 @@ impl<M: ReadMemory> Jvm<M> {
             Some(wrapper) => wrapper.checked_add(places.in_wrapper)?,
             None => self.thread_with(sp, places)?.checked_add(places.in_thread)?,
         };
+        self.resume_from(anchor, sp, word, out)
+    }
+
+    /// Like [`Jvm::resume_at_anchor`], for the innermost Java frame of this thread.
+    pub fn resume_in_thread(
+        &mut self,
+        thread: u64,
+        sp: u64,
+        word: &mut dyn FnMut(u64) -> Option<u64>,
+        out: &mut Vec<RawFrame>,
+    ) -> Option<Leave> {
+        let anchor = thread.checked_add(self.anchors.places?.in_thread)?;
+        self.resume_from(anchor, sp, word, out).map(|(_, left)| left)
+    }
+
+    fn resume_from(
+        &mut self,
+        anchor: u64,
+        sp: u64,
+        word: &mut dyn FnMut(u64) -> Option<u64>,
+        out: &mut Vec<RawFrame>,
+    ) -> Option<(u64, Leave)> {
+        let places = self.anchors.places?;
         let read = |at: u64| self.memory.read_u64(anchor.checked_add(at)?);
         let (java_sp, pc, fp) = (read(places.sp)?, read(places.pc)?, read(places.fp)?);
         if java_sp <= sp || !java_sp.is_multiple_of(8) {
@@ -151,16 +174,7 @@ impl<M: ReadMemory> Jvm<M> {
         self.nameless.as_ref().filter(|library| library.contains(&callee))?;
         let places = self.anchors.places?;
         let pending = places.pending?;
-        let thread = match self.on_known_stack(sp) {
-            Some(thread) => thread,
-            None if self.anchors.stacks_read.is_some_and(|at| at.elapsed() < STACKS_AGAIN) => {
-                return None;
-            }
-            None => {
-                self.anchors.stacks_read = Some(Instant::now());
-                self.thread_with(sp, places)?
-            }
-        };
+        let thread = self.thread_on_stack(sp)?;
         let mut words = [[0; 8]; 3];
         let pieces: [(u64, usize); 3] =
             [places.base, places.size, pending].map(|at| (thread.wrapping_add(at), 8));
@@ -169,7 +183,26 @@ impl<M: ReadMemory> Jvm<M> {
         (holds((base, size), sp) && monitor != 0).then(|| self.stub_frame(MONITOR))
     }
 
-    fn on_known_stack(&self, sp: u64) -> Option<u64> {
+    /// Returns the Java thread whose stack contains `sp`, as last read. The bounds of all stacks
+    /// are read again at most every [`STACKS_AGAIN`].
+    pub fn thread_on_stack(&mut self, sp: u64) -> Option<u64> {
+        let places = self.anchors.places?;
+        if let Some(thread) = self.on_known_stack(sp) {
+            return Some(thread);
+        }
+        if self.anchors.stacks_read.is_some_and(|at| at.elapsed() < STACKS_AGAIN) {
+            return None;
+        }
+        self.anchors.stacks_read = Some(Instant::now());
+        self.thread_with(sp, places)
+    }
+
+    /// Forgets the stack of a thread that has exited, or has another stack now.
+    pub fn forget_stack(&mut self, thread: u64) {
+        self.anchors.stacks.remove(&thread);
+    }
+
+    pub fn on_known_stack(&self, sp: u64) -> Option<u64> {
         self.anchors.stacks.iter().find(|(_, stack)| holds(**stack, sp)).map(|(thread, _)| *thread)
     }
 
@@ -182,7 +215,7 @@ impl<M: ReadMemory> Jvm<M> {
     }
 
     /// Returns the Java thread whose stack contains `sp`.
-    fn thread_with(&mut self, sp: u64, places: Places) -> Option<u64> {
+    pub fn thread_with(&mut self, sp: u64, places: Places) -> Option<u64> {
         let threads = self.thread_pointers();
         let read = |thread: u64| {
             let (base, size) = (thread.checked_add(places.base)?, thread.checked_add(places.size)?);
@@ -204,6 +237,6 @@ impl<M: ReadMemory> Jvm<M> {
 }
 
 /// Whether an address lies in a stack with this base (its higher end) and size.
-fn holds((base, size): (u64, u64), sp: u64) -> bool {
+pub fn holds((base, size): (u64, u64), sp: u64) -> bool {
     sp < base && base - sp <= size
 }

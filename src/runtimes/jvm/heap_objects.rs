@@ -1,6 +1,6 @@
-//! Java objects on the heap, as far as thread names need them: classes, fields, strings. A
-//! collector may move objects while they are read. So every reader validates its result and reads
-//! again.
+//! Java objects on the heap, as far as the names of threads and what they wait for need them:
+//! classes, fields, strings. A collector may move objects while they are read. So every reader
+//! validates its result and reads again.
 
 use rustc_hash::FxHashMap;
 
@@ -8,6 +8,7 @@ use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::layout::Layout;
 use crate::runtimes::jvm::methods::symbol;
 use crate::runtimes::jvm::unsigned5::Unsigned5;
+use crate::runtimes::jvm::vm_options::flags;
 use crate::runtimes::jvm::vm_structs::{Missing, Structs};
 
 /// Maximum superclasses searched for a field.
@@ -18,8 +19,6 @@ const FIELDS_MAX: u32 = 4096;
 const KNOWN_MAX: usize = 4096;
 /// Maximum length of a string, UTF-16 units.
 const STRING_MAX: usize = 64 << 10;
-/// Maximum options of a virtual machine; JDK 26 has 1,700.
-const FLAGS_MAX: u64 = 10_000;
 
 /// How compressed pointers become addresses.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +51,17 @@ enum FieldPlaces {
     Stream(u64),
 }
 
+/// Where the collector keeps the bits that a reference has only if it may be stale: its object may
+/// have been moved.
+#[derive(Clone, Copy, Debug)]
+enum StaleBits {
+    /// References have no such bits.
+    None,
+    At(u64),
+    /// They are not exported, so every reference may be stale.
+    Missing,
+}
+
 /// A field, by the class that declares it and its name: subclasses may have others with that name.
 /// Without a class it is the first one from the object's own class upwards.
 pub type Declared = (&'static str, &'static str);
@@ -72,6 +82,7 @@ pub struct Objects {
     narrow: Option<Narrow>,
     /// References have colour bits (generational ZGC).
     coloured: bool,
+    stale_bits: StaleBits,
     /// The collector moves objects while Java code runs.
     pub moved_any_time: bool,
     array_length: u64,
@@ -142,6 +153,10 @@ impl Objects {
                 .is_some_and(|shift| shift as u32 != 0),
             _ => false,
         };
+        let stale_bits = match on("UseZGC") {
+            true => stale_bits(memory, s, coloured).map_or(StaleBits::Missing, StaleBits::At),
+            false => StaleBits::None,
+        };
         let narrow = match on("UseCompressedOops") {
             true => Some(narrow(&["CompressedOops", "Universe"], "_narrow_oop")?),
             false => None,
@@ -150,6 +165,7 @@ impl Objects {
             klass,
             narrow,
             coloured,
+            stale_bits,
             moved_any_time: on("UseZGC") || on("UseShenandoahGC"),
             array_length,
             array_data,
@@ -161,6 +177,27 @@ impl Objects {
             known: FxHashMap::default(),
             usual: FxHashMap::default(),
         })
+    }
+
+    /// Returns a reader for objects of a made-up layout. It knows no class yet.
+    #[cfg(test)]
+    pub fn made_up() -> Objects {
+        Objects {
+            klass: KlassPlace::Wide,
+            narrow: None,
+            coloured: false,
+            stale_bits: StaleBits::None,
+            moved_any_time: false,
+            array_length: 16,
+            array_data: 24,
+            fields: FieldPlaces::Array { fields: 0x10, count: 0x18 },
+            constants: 0x20,
+            super_class: 0x28,
+            klass_name: 0x30,
+            pool_size: 0x40,
+            known: FxHashMap::default(),
+            usual: FxHashMap::default(),
+        }
     }
 
     /// Returns the object that a reference outside the heap leads to; 0 if there is none.
@@ -178,6 +215,24 @@ impl Objects {
             8 => reference >> 16,
             _ => 0,
         }
+    }
+
+    /// Reads the bits that only references have that may be stale (ZGC). While they are the same,
+    /// an object stays where a reference without them leads.
+    pub fn stale_bits<M: ReadMemory>(&self, memory: &M) -> u64 {
+        match self.stale_bits {
+            StaleBits::None => 0,
+            StaleBits::At(at) => memory.read_u64(at).unwrap_or(u64::MAX),
+            StaleBits::Missing => u64::MAX,
+        }
+    }
+
+    /// Whether Shenandoah has moved the object at this address; its header then leads to the new
+    /// address. Where references have bits for that, it is not asked.
+    pub fn has_moved<M: ReadMemory>(&self, memory: &M, object: u64) -> bool {
+        self.moved_any_time
+            && matches!(self.stale_bits, StaleBits::None)
+            && memory.read_u64(object).is_none_or(|mark| mark & 3 == 3)
     }
 
     /// Returns the object that a field of another refers to; 0 for null.
@@ -378,9 +433,26 @@ impl Objects {
         klass: u64,
         class: &str,
     ) -> Option<bool> {
-        Some(
-            symbol(memory, layout, memory.read_u64(klass.checked_add(self.klass_name)?)?)? == class,
-        )
+        Some(self.klass_symbol(memory, layout, klass)? == class)
+    }
+
+    /// Returns the name of the object's class, as in its `Symbol`.
+    pub fn class_symbol<M: ReadMemory>(
+        &self,
+        memory: &M,
+        layout: &Layout,
+        object: u64,
+    ) -> Option<String> {
+        self.klass_symbol(memory, layout, self.klass(memory, object)?)
+    }
+
+    fn klass_symbol<M: ReadMemory>(
+        &self,
+        memory: &M,
+        layout: &Layout,
+        klass: u64,
+    ) -> Option<String> {
+        symbol(memory, layout, memory.read_u64(klass.checked_add(self.klass_name)?)?)
     }
 
     /// Reads the text of a `java.lang.String`.
@@ -424,49 +496,24 @@ impl Objects {
     }
 }
 
+/// Returns where ZGC keeps the bits of stale references. JDK 21 has both of its kinds.
+fn stale_bits<M: ReadMemory>(memory: &M, s: &Structs, coloured: bool) -> Option<u64> {
+    let generational = [("ZGlobalsForVMStructs", "_ZPointerLoadBadMask")];
+    let single = [
+        ("XGlobalsForVMStructs", "_XAddressBadMask"),
+        ("ZGlobalsForVMStructs", "_ZAddressBadMask"),
+    ];
+    let names: &[(&str, &str)] = if coloured { &generational } else { &single };
+    names.iter().find_map(|(owner, name)| {
+        let instance = memory.read_u64(s.address(owner, "_instance_p").ok()?)?;
+        memory.read_u64(instance.checked_add(s.offset(owner, name).ok()?)?)
+    })
+}
+
 fn half_word<M: ReadMemory>(memory: &M, at: u64) -> Option<u32> {
     let mut word = [0; 4];
     memory.read_exact(at, &mut word)?;
     Some(u32::from_le_bytes(word))
-}
-
-/// Reads the virtual machine's boolean options that decide how objects are laid out.
-fn flags<M: ReadMemory>(memory: &M, s: &Structs) -> Result<FxHashMap<&'static str, bool>, Missing> {
-    const WANTED: [&str; 5] = [
-        "UseCompressedOops",
-        "UseCompressedClassPointers",
-        "UseCompactObjectHeaders",
-        "UseZGC",
-        "UseShenandoahGC",
-    ];
-    let owner = if s.size("JVMFlag").is_ok() { "JVMFlag" } else { "Flag" };
-    let missing = || Missing(format!("{owner}::flags"));
-    let size = s.size(owner)?.clamp(8, 256);
-    let (name, value) = (s.offset(owner, "_name")?, s.offset(owner, "_addr")?);
-    let table = memory.read_u64(s.address(owner, "flags")?).ok_or_else(missing)?;
-    let count = memory.read_u64(s.address(owner, "numFlags")?).ok_or_else(missing)?.min(FLAGS_MAX);
-    let mut found = FxHashMap::default();
-    let mut entries = vec![0; (count * size) as usize];
-    let read = memory.read(table, &mut entries);
-    for entry in entries[..read].chunks_exact(size as usize) {
-        let word = |at: u64| {
-            let bytes = entry.get(at as usize..).and_then(|bytes| bytes.first_chunk::<8>());
-            bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
-        };
-        let mut text = [0; 32];
-        let length = memory.read(word(name), &mut text);
-        let end = text[..length].iter().position(|byte| *byte == 0);
-        let Some(wanted) =
-            end.and_then(|end| WANTED.iter().find(|wanted| wanted.as_bytes() == &text[..end]))
-        else {
-            continue;
-        };
-        let mut byte = [0];
-        if memory.read_exact(word(value), &mut byte).is_some() {
-            found.insert(*wanted, byte[0] != 0);
-        }
-    }
-    Ok(found)
 }
 
 #[cfg(test)]
@@ -479,25 +526,6 @@ mod tests {
     const POOL: u64 = 0x3000;
     const FIELDS: u64 = 0x4000;
     const NAME: u64 = 0x5000;
-
-    /// Returns a cache that knows no class yet.
-    fn objects() -> Objects {
-        Objects {
-            klass: KlassPlace::Wide,
-            narrow: None,
-            coloured: false,
-            moved_any_time: false,
-            array_length: 16,
-            array_data: 24,
-            fields: FieldPlaces::Array { fields: 0x10, count: 0x18 },
-            constants: 0x20,
-            super_class: 0x28,
-            klass_name: 0x30,
-            pool_size: 0x40,
-            known: FxHashMap::default(),
-            usual: FxHashMap::default(),
-        }
-    }
 
     /// An object of a class with one field, which is named `daemon` and lies 24 bytes from the
     /// object's beginning.
@@ -516,7 +544,7 @@ mod tests {
 
     #[test]
     fn a_missing_field_is_searched_for_with_backoff() {
-        let (world, layout, mut objects) = (object(), layout_17(), objects());
+        let (world, layout, mut objects) = (object(), layout_17(), Objects::made_up());
         // Returns the field and whether it was searched for: a search reads more than the check of
         // the object's class.
         let mut ask = |name| {

@@ -11,7 +11,7 @@ use crate::runtimes::jvm::layout::ThreadList;
 use crate::runtimes::jvm::{Jvm, NAME_MAX, read_limit};
 
 /// Maximum threads visited.
-const THREADS_MAX: u64 = 50_000;
+pub const THREADS_MAX: u64 = 50_000;
 /// Maximum names read per call; names that are known already are read again in turns.
 const NAMES_AT_ONCE: usize = 1_000;
 
@@ -202,7 +202,7 @@ impl<M: ReadMemory> Jvm<M> {
     }
 
     /// Reads numbers of `size` bytes at these places, in a few calls for all.
-    fn words(&self, places: &[Option<(u64, usize)>]) -> Vec<Option<u64>> {
+    pub fn words(&self, places: &[Option<(u64, usize)>]) -> Vec<Option<u64>> {
         let mut words = Vec::with_capacity(places.len());
         for places in places.chunks(WORDS_AT_ONCE) {
             let pieces: Vec<_> = places.iter().flatten().copied().collect();

@@ -107,14 +107,14 @@ impl CachedMethod {
 
 /// Pieces of memory that were read together: addresses, lengths and contents.
 #[derive(Default)]
-struct Evidence {
+pub struct Evidence {
     pieces: Vec<(u64, usize)>,
     bytes: Vec<u8>,
 }
 
 impl Evidence {
     /// Reads a piece and records it.
-    fn read<M: ReadMemory>(&mut self, memory: &M, at: u64, length: usize) -> Option<&[u8]> {
+    pub fn read<M: ReadMemory>(&mut self, memory: &M, at: u64, length: usize) -> Option<&[u8]> {
         let from = self.bytes.len();
         self.bytes.resize(from + length, 0);
         self.pieces.push((at, length));
@@ -122,7 +122,7 @@ impl Evidence {
         Some(&self.bytes[from..])
     }
 
-    fn word<M: ReadMemory>(&mut self, memory: &M, at: u64) -> Option<u64> {
+    pub fn word<M: ReadMemory>(&mut self, memory: &M, at: u64) -> Option<u64> {
         Some(u64::from_le_bytes(self.read(memory, at, 8)?.try_into().ok()?))
     }
 
@@ -141,7 +141,7 @@ impl Evidence {
     }
 
     /// Whether the memory still has the recorded contents.
-    fn holds<M: ReadMemory>(&self, memory: &M) -> bool {
+    pub fn holds<M: ReadMemory>(&self, memory: &M) -> bool {
         let mut now = vec![0; self.bytes.len()];
         memory.read_pieces(&self.pieces, &mut now).is_some() && now == self.bytes
     }

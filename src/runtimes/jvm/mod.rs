@@ -4,6 +4,7 @@
 //! ```text
 //! libjvm                 its mapped file
 //! vm_structs             its own tables about its layout
+//! vm_options             its options that decide how objects are laid out
 //! layout                 offsets that are used, and what differs by version
 //! read_limit             limits how much of its memory is read at a time
 //! code_cache             address -> generated code (blobs)
@@ -14,6 +15,7 @@
 //! walk                   leaves a frame of generated code
 //!   compiled, interpreter, stub   one each
 //! frame_anchors          where Java called native code, for walks that end there; monitor waits
+//! blockers/              what a blocked thread waits for, and who holds it
 //! heap_objects           Java objects on the heap: classes, fields, strings
 //! java_threads           Java threads and their names
 //! virtual_thread_names   the virtual thread that is mounted on a carrier's stack
@@ -25,6 +27,7 @@
 //! compared after the copy. If that comparison found a change, the stack may be older than the
 //! change, and ends in a marker.
 
+mod blockers;
 mod code_cache;
 mod compiled;
 mod frame_anchors;
@@ -41,6 +44,7 @@ mod scopes;
 mod stub;
 mod unsigned5;
 mod virtual_thread_names;
+mod vm_options;
 mod vm_structs;
 mod walk;
 
@@ -61,6 +65,7 @@ pub use java_threads::is_own;
 pub use libjvm::{library, nameless};
 pub use vm_structs::{Missing, Unreadable};
 
+use blockers::Blockers;
 use code_cache::{Blob, CodeCache, Kind};
 use frame_anchors::{Anchors, Places};
 use heap_objects::Objects;
@@ -139,6 +144,7 @@ pub struct Jvm<M> {
     names_part: usize,
     virtuals: Virtuals,
     anchors: Anchors,
+    blockers: Blockers,
     /// The next frame of this walk, and its pc: an exception handler, to which no call returns.
     handler: Option<(u64, RawFrame)>,
     /// Address range of its functions, if these have no symbols.
@@ -170,9 +176,11 @@ impl<M: ReadMemory> Jvm<M> {
         }
         let code = CodeCache::new(heaps);
         let anchors = Anchors::new(Places::of(&structs));
+        let blockers = Blockers::of(&structs, &layout);
         Ok(Jvm {
             virtuals,
             anchors,
+            blockers,
             ..Jvm::new(memory, layout, code, names, objects, call_stub_return)
         })
     }
@@ -204,6 +212,7 @@ impl<M: ReadMemory> Jvm<M> {
             names_part: 0,
             virtuals: Virtuals::default(),
             anchors: Anchors::default(),
+            blockers: Blockers::default(),
             handler: None,
             nameless: None,
             pid: None,
@@ -239,9 +248,7 @@ impl<M: ReadMemory> Jvm<M> {
         self.virtuals.begin();
         self.anchors.begin();
         if self.memory.begin(read_limit::WALK) {
-            // The last walk used its limit up, so entries may be incomplete.
-            self.known.clear();
-            (self.scopes_size, self.facts) = (0, 0);
+            self.forget_code();
         }
         if now >= self.epoch_began + VALID_FOR
             || running && (self.epoch_began..now).contains(&copied)
@@ -251,6 +258,12 @@ impl<M: ReadMemory> Jvm<M> {
             self.revalidate();
             self.virtuals.count(&self.memory);
         }
+    }
+
+    /// Drops the cached code, after a walk has used its limit up: entries may be incomplete.
+    fn forget_code(&mut self) {
+        self.known.clear();
+        (self.scopes_size, self.facts) = (0, 0);
     }
 
     /// Revalidates the entries that were used in the last epoch, as they are likely used again. To

@@ -12,6 +12,9 @@ pub const WALK: u32 = 1 << 16;
 /// Maximum reads for the names of threads. 50,000 threads take some 350,000: six each to see that
 /// the name is unchanged.
 pub const NAMES: u32 = 1 << 19;
+/// Maximum reads to find what a thread waits for and who holds it. A search of all lock stacks
+/// takes some six for each thread, twice.
+pub const BLOCKER: u32 = 1 << 17;
 
 /// Bytes counted as one read. Each further block takes about as long as another read.
 const BYTES: usize = 4096;

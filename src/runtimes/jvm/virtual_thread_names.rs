@@ -41,7 +41,7 @@ const ENTRY: &str = "jdk.internal.vm.Continuation.enterSpecial";
 /// The blob to which a continuation's outermost frame on the stack returns while other frames of it
 /// are still on the heap.
 const BARRIER: &str = "StubRoutines (continuation";
-const CLASS: &str = "java/lang/VirtualThread";
+pub const CLASS: &str = "java/lang/VirtualThread";
 /// Distance in words from the lowest address of the entry's frame to the reference to the
 /// continuation (src/hotspot/share/runtime/continuationEntry.hpp). Before it are the processor's
 /// part, which takes a word though it is empty, and the enclosing entry.
@@ -67,7 +67,8 @@ struct Counter {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Collections {
     count: u32,
-    active: bool,
+    /// Java stands still for it.
+    pub active: bool,
 }
 
 impl Counter {
@@ -179,6 +180,11 @@ impl Virtuals {
         }
         self.readings.push_back((monotonic(), counted));
         Some(counted)
+    }
+
+    /// Reads the collector's count, if objects are moved only while Java stands still.
+    pub fn collections<M: ReadMemory>(&self, memory: &M) -> Option<Collections> {
+        self.counter?.read(memory)
     }
 
     /// Whether no object was moved since before `at`.

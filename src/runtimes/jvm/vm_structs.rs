@@ -164,6 +164,13 @@ impl Structs {
         structs
     }
 
+    /// Adds a constant, which recorded texts do not have.
+    #[cfg(test)]
+    pub fn with_constant(mut self, name: &str, value: i64) -> Structs {
+        self.constants.insert(name.into(), value);
+        self
+    }
+
     pub fn field(&self, owner: &str, name: &str) -> Option<&Field> {
         // A look-up by borrowed words would need a key type of its own. There are a hundred
         // look-ups, once per process.

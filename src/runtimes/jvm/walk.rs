@@ -3,6 +3,7 @@
 use rustc_hash::FxHashSet;
 
 use crate::clock::monotonic;
+use crate::model::vocabulary::blocker::RawBlocker;
 use crate::model::vocabulary::frame::{Marker, Ns, RawFrame, RawName};
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::Jvm;
@@ -58,6 +59,47 @@ impl<M: ReadMemory + Send> Generated for Jvm<M> {
         word: &mut dyn FnMut(u64) -> Option<u64>,
         out: &mut Vec<RawFrame>,
     ) -> Leave {
+        self.leave_frame(place, word, out)
+    }
+
+    fn resume(
+        &mut self,
+        sp: u64,
+        word: &mut dyn FnMut(u64) -> Option<u64>,
+        out: &mut Vec<RawFrame>,
+    ) -> Option<(u64, Leave)> {
+        self.resume_at_anchor(sp, word, out)
+    }
+
+    fn waits_for(&mut self, sp: u64, callee: u64) -> Option<RawFrame> {
+        self.waits_for_monitor(sp, callee)
+    }
+
+    fn blocker(&mut self, sp: u64) -> Option<RawBlocker> {
+        self.blocker_on_stack(sp)
+    }
+
+    fn can_resume(&self) -> bool {
+        true
+    }
+}
+
+/// Maximum distance from a callee's stack pointer to its caller's (arguments), bytes.
+pub const SENDER_MAX: u64 = 512 << 10;
+
+/// Whether a register's value may be the end of the caller's stack, above `sp`.
+pub fn is_sender(sender: u64, sp: u64) -> bool {
+    sender > sp && sender - sp < SENDER_MAX && sender.is_multiple_of(8)
+}
+
+impl<M: ReadMemory> Jvm<M> {
+    /// See [`Generated::leave`].
+    pub fn leave_frame(
+        &mut self,
+        place: Place,
+        word: &mut dyn FnMut(u64) -> Option<u64>,
+        out: &mut Vec<RawFrame>,
+    ) -> Leave {
         let looked_up = if place.exact { place.pc } else { place.pc.wrapping_sub(1) };
         let blob = self.blob(looked_up);
         if self.may_be_younger(looked_up) {
@@ -83,33 +125,6 @@ impl<M: ReadMemory + Send> Generated for Jvm<M> {
         left
     }
 
-    fn resume(
-        &mut self,
-        sp: u64,
-        word: &mut dyn FnMut(u64) -> Option<u64>,
-        out: &mut Vec<RawFrame>,
-    ) -> Option<(u64, Leave)> {
-        self.resume_at_anchor(sp, word, out)
-    }
-
-    fn waits_for(&mut self, sp: u64, callee: u64) -> Option<RawFrame> {
-        self.waits_for_monitor(sp, callee)
-    }
-
-    fn can_resume(&self) -> bool {
-        true
-    }
-}
-
-/// Maximum distance from a callee's stack pointer to its caller's (arguments), bytes.
-pub const SENDER_MAX: u64 = 512 << 10;
-
-/// Whether a register's value may be the end of the caller's stack, above `sp`.
-pub fn is_sender(sender: u64, sp: u64) -> bool {
-    sender > sp && sender - sp < SENDER_MAX && sender.is_multiple_of(8)
-}
-
-impl<M: ReadMemory> Jvm<M> {
     /// Finds the caller of a frame of this blob.
     pub fn leave_blob(
         &mut self,

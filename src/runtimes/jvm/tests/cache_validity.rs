@@ -132,8 +132,8 @@ pub fn layout_17() -> Layout {
     layout(VERSIONS[1].0, VERSIONS[1].1)
 }
 
-pub fn jvm_of<'w>(world: &'w World, layout: &Layout) -> Jvm<&'w World> {
-    jvm(world, layout.clone(), vec![code_cache::CodeHeap::made_up(HEAP, HEAP + 0x1_0000, SEGMAP)])
+pub fn jvm_of<M: ReadMemory>(memory: M, layout: &Layout) -> Jvm<M> {
+    jvm(memory, layout.clone(), vec![code_cache::CodeHeap::made_up(HEAP, HEAP + 0x1_0000, SEGMAP)])
 }
 
 impl<M: ReadMemory> Jvm<M> {

@@ -1,0 +1,497 @@
+//! What blocked Java threads wait for and who holds it: read from outside, and judged by jstack. It
+//! knows objects, classes and owners of locks; the program's own names say who else is waited for.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+use common::java::{EVERY_JDK, Jdk, Jvm as Running, can_test, output};
+use common::wait_until_all_sleep;
+use regex::Regex;
+use sampletop::model::vocabulary::blocker::{BlockerKind, RawBlocker, RawHolder};
+use sampletop::model::vocabulary::frame::Ns;
+use sampletop::process::maps::Maps;
+use sampletop::process::memory::{Memory, ReadMemory};
+use sampletop::process::threads::{Doing, Tasks};
+use sampletop::runtimes::frame_and_thread_names::Names;
+use sampletop::runtimes::jvm::{self, Jvm};
+use sampletop::unwinder::Generated;
+
+/// Threads of each kind.
+const COPIES: usize = 2;
+
+/// Who holds what a thread waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Holder {
+    Thread(&'static str),
+    /// The thread that runs a virtual thread.
+    Carrier,
+    Raw(RawHolder),
+}
+
+/// Returns what threads with this name wait for, and who holds it. `unmounts`: virtual threads
+/// leave their carriers while they own a monitor.
+fn expected(name: &str, unmounts: bool) -> Option<(BlockerKind, Holder)> {
+    let holder = Holder::Thread("holder");
+    let unknown = Holder::Raw(RawHolder::Unknown);
+    Some(match name {
+        "monitor" | "heavy" | "array" | "arrays" | "class" => (BlockerKind::Monitor, holder),
+        "again" => (BlockerKind::Monitor, Holder::Thread("holds-again")),
+        "notify" | "notify-timed" | "notify-thread" => (BlockerKind::Notify, unknown),
+        "join" | "join-timed" => (BlockerKind::ThreadEnd, holder),
+        "join-worker" => (BlockerKind::ThreadEnd, Holder::Thread("holds-worker")),
+        "lock" | "lock-timed" | "fair" | "written-read" | "written-write" => {
+            (BlockerKind::OwnedLock, holder)
+        }
+        "once" => (BlockerKind::OwnedLock, Holder::Thread("holds-read-once")),
+        "twice" => (BlockerKind::OwnedLock, Holder::Raw(RawHolder::Readers(2))),
+        "semaphore" => (BlockerKind::Semaphore, unknown),
+        "latch" => (BlockerKind::Latch, unknown),
+        "future" => (BlockerKind::Future, Holder::Thread("holds-future")),
+        "future-not-begun" => (BlockerKind::Future, Holder::Raw(RawHolder::Free)),
+        "condition" => (BlockerKind::Condition, unknown),
+        "parked" | "parked-queue" | "parked-completable" => (BlockerKind::Parked, unknown),
+        "mounted" => (BlockerKind::Monitor, Holder::Carrier),
+        "unmounted" if !unmounts => (BlockerKind::Monitor, Holder::Carrier),
+        "unmounted" => (BlockerKind::Monitor, Holder::Raw(RawHolder::Unmounted)),
+        "virtual-lock" => (BlockerKind::OwnedLock, Holder::Raw(RawHolder::Unmounted)),
+        _ => return None,
+    })
+}
+
+/// An object as jstack prints it: address and class.
+type Object = (u64, String);
+
+/// A thread as jstack prints it.
+#[derive(Default, Debug)]
+struct Printed {
+    name: String,
+    waits_for: Option<Object>,
+    /// Monitors and locks that it owns.
+    owns: BTreeSet<u64>,
+    locks: Vec<Object>,
+}
+
+/// Returns the threads that jstack prints, by native id.
+fn jstack(jdk: &Jdk, target: &Running) -> BTreeMap<u32, Printed> {
+    let text = output(&mut jdk.on("jstack", &["-l"], target));
+    // Carriers of virtual threads have their id in brackets only.
+    let thread =
+        Regex::new(r#"^"(.*)" (?:.*\bnid=(0x[0-9a-f]+|\d+)|#\d+ \[(\d+)\])"#).expect("a pattern");
+    let object = Regex::new(r"- (.*?)\s*<0x([0-9a-f]+)> \(an? (.*?)\)").expect("a pattern");
+    let mut threads: BTreeMap<u32, Printed> = BTreeMap::new();
+    let mut current = 0;
+    for line in text.lines() {
+        if let Some(found) = thread.captures(line) {
+            let id = found.get(2).or(found.get(3)).expect("one of them").as_str();
+            current = match id.strip_prefix("0x") {
+                Some(hex) => u32::from_str_radix(hex, 16).expect("a number"),
+                None => id.parse().expect("a number"),
+            };
+            let printed = Printed { name: found[1].to_owned(), ..Printed::default() };
+            threads.insert(current, printed);
+        } else if let Some(found) = object.captures(line) {
+            let printed = threads.entry(current).or_default();
+            let address = u64::from_str_radix(&found[2], 16).expect("a number");
+            let class = found[3].split(" for ").next().unwrap_or_default().to_owned();
+            match &found[1] {
+                "" => {
+                    printed.owns.insert(address);
+                    printed.locks.push((address, class));
+                }
+                "locked" => {
+                    printed.owns.insert(address);
+                    // In compiled code jstack may not know what a thread waits on.
+                    printed.waits_for.get_or_insert((address, class));
+                }
+                _ => printed.waits_for = Some((address, class)),
+            }
+        }
+    }
+    for printed in threads.values_mut() {
+        if let Some((address, _)) = &printed.waits_for {
+            printed.owns.remove(address);
+        }
+    }
+    threads
+}
+
+/// Returns a class as jstack prints it in our notation.
+fn shown(class: &str) -> String {
+    match class {
+        "[B" => "byte[]".to_owned(),
+        "[[Ljava.lang.String;" => "java.lang.String[][]".to_owned(),
+        class => class.to_owned(),
+    }
+}
+
+/// Counts the calls that read memory.
+#[derive(Clone)]
+struct Counted(Arc<Memory>, Arc<AtomicU32>);
+
+impl ReadMemory for Counted {
+    fn read(&self, address: u64, buf: &mut [u8]) -> usize {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.read(address, buf)
+    }
+
+    fn read_pieces(&self, pieces: &[(u64, usize)], buf: &mut [u8]) -> Option<()> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.read_pieces(pieces, buf)
+    }
+}
+
+/// What a blocked thread waits for, and what it took to find that.
+#[derive(Clone, Copy)]
+struct Found {
+    blocker: Option<RawBlocker>,
+    us: f64,
+    calls: u32,
+}
+
+struct Reader {
+    jvm: Jvm<Counted>,
+    calls: Arc<AtomicU32>,
+    names: Names,
+    tasks: Tasks,
+}
+
+impl Reader {
+    fn attach(pid: u32) -> Reader {
+        let maps = Maps::read(pid).expect("it runs");
+        let image = jvm::library(&maps).expect("a virtual machine");
+        let names = Names::default();
+        let calls = Arc::new(AtomicU32::new(0));
+        let memory = Counted(Arc::new(Memory::new(pid)), calls.clone());
+        let jvm = Jvm::attach(memory, image, names.clone())
+            .unwrap_or_else(|missing| panic!("{missing:?}"))
+            .in_process(pid);
+        Reader { jvm, calls, names, tasks: Tasks::open(pid, 1000).expect("ours") }
+    }
+
+    /// Returns what each blocked thread waits for. Threads that have run meanwhile are missing.
+    fn blockers(&mut self) -> BTreeMap<u32, Found> {
+        let mut tids = Vec::new();
+        self.tasks.list(&mut tids).expect("it runs");
+        let mut found = BTreeMap::new();
+        for tid in tids {
+            let mut files = self.tasks.thread(tid);
+            let Ok(ran) = self.tasks.counters(&mut files).map(|counters| counters.runs) else {
+                continue;
+            };
+            let Ok(Doing::Blocked { sp, .. }) = self.tasks.doing(&mut files) else { continue };
+            self.jvm.begin(Ns::MAX, false);
+            let (calls, before) = (self.calls.load(Ordering::Relaxed), Instant::now());
+            let blocker = self.jvm.blocker(sp);
+            let us = before.elapsed().as_nanos() as f64 / 1e3;
+            let calls = self.calls.load(Ordering::Relaxed) - calls;
+            if self.tasks.counters(&mut files).is_ok_and(|counters| counters.runs == ran) {
+                found.insert(tid, Found { blocker, us, calls });
+            }
+        }
+        found
+    }
+}
+
+/// How many objects, classes and holders were right, of how many.
+#[derive(Clone, Copy, Default, Debug)]
+struct Counts {
+    threads: usize,
+    objects: usize,
+    classes: usize,
+    holders: usize,
+    none: usize,
+}
+
+/// A virtual machine that is tried.
+struct Case {
+    what: String,
+    /// The collector moves objects while Java runs: an owner without a carrier is not proven.
+    concurrent: bool,
+    unmounts: bool,
+}
+
+/// Compares what is found with what jstack prints. `complete`: nothing else may be unknown.
+fn judge(
+    found: &BTreeMap<u32, Found>,
+    printed: &BTreeMap<u32, Printed>,
+    names: &Names,
+    case: &Case,
+    complete: bool,
+) -> Counts {
+    let name_of = |tid: u32| printed.get(&tid).map_or("?", |printed| &printed.name);
+    let mut counts = Counts::default();
+    for (tid, printed_thread) in printed {
+        let name = &*printed_thread.name;
+        let Some(Found { blocker, .. }) = found.get(tid) else {
+            let expected = expected(name, case.unmounts);
+            assert!(expected.is_none(), "{}: {name} is not blocked", case.what);
+            continue;
+        };
+        let what = format!("{}: {name} {blocker:x?}", case.what);
+        let Some((kind, holder)) = expected(name, case.unmounts) else {
+            if name.starts_with("none-") || name.starts_with("hold") {
+                assert_eq!(*blocker, None, "{what}");
+                counts.none += 1;
+            }
+            continue;
+        };
+        let Some(blocker) = *blocker else { panic!("{what}") };
+        counts.threads += 1;
+        let stale = !complete && blocker.object == 0;
+        if blocker.kind != kind {
+            assert!(stale, "{what}: not {kind:?}");
+        }
+        // jstack knows the condition, and we its lock.
+        let object = match kind {
+            BlockerKind::Condition => printed
+                .values()
+                .find(|printed| printed.name == "holds-condition")
+                .and_then(|printed| printed.locks.first()),
+            _ => printed_thread.waits_for.as_ref(),
+        };
+        let (address, class) = object.unwrap_or_else(|| panic!("{what}: {printed_thread:?}"));
+        if !stale {
+            assert_eq!(blocker.object, *address, "{what}: not {address:x}");
+            let found = blocker.class.and_then(|class| names.thread(class));
+            assert_eq!(found.as_deref(), Some(&*shown(class)), "{what}");
+            counts.objects += 1;
+            counts.classes += 1;
+        }
+        if let RawHolder::Thread { tid, .. } = blocker.holder {
+            let unprinted = ["join", "join-timed", "join-worker", "future", "once"];
+            let owner = printed.iter().find(|(_, thread)| thread.owns.contains(address));
+            let is_printed = !unprinted.contains(&name);
+            assert!(
+                !is_printed || owner.is_none_or(|(owner, _)| *owner == tid),
+                "{what}: {owner:?}"
+            );
+        }
+        let right = is_right(blocker.holder, holder, &name_of);
+        let complete = complete && !(name == "unmounted" && case.unmounts && case.concurrent);
+        let known = blocker.holder != RawHolder::Unknown;
+        assert!(right || (!known && !complete), "{what}: not {holder:?}");
+        counts.holders += usize::from(right);
+    }
+    counts
+}
+
+/// Enough carriers for those virtual threads that keep theirs.
+const CARRIERS: [&str; 1] = ["-Djdk.virtualThreadScheduler.parallelism=8"];
+
+/// Virtual machines to try: options, and the versions that have them.
+const OPTIONS: [(&[&str], std::ops::RangeInclusive<u32>); 14] = [
+    (&[], 8..=99),
+    (&["-Xint"], 8..=99),
+    (&["-Xcomp"], 8..=99),
+    (&["-XX:-UseCompressedOops"], 8..=99),
+    (&["-XX:-UseCompressedOops", "-XX:-UseCompressedClassPointers"], 8..=21),
+    (&["-XX:+UseSerialGC"], 8..=99),
+    (&["-XX:+UseParallelGC"], 8..=99),
+    (&["-XX:+UseZGC"], 11..=99),
+    (&["-XX:+UseZGC", "-XX:+ZGenerational"], 21..=21),
+    (&["-XX:+UseShenandoahGC"], 11..=99),
+    (&["-XX:LockingMode=0"], 21..=25),
+    (&["-XX:LockingMode=1"], 21..=25),
+    (&["-XX:LockingMode=2"], 21..=25),
+    (&["-XX:+UseCompactObjectHeaders"], 25..=99),
+];
+
+#[test]
+fn objects_classes_and_owners_are_what_jstack_prints() {
+    if !can_test() {
+        return;
+    }
+    for jdk in EVERY_JDK.iter() {
+        let version = jdk.version();
+        let classes = jdk.compile("Blockers.java");
+        for (options, versions) in &OPTIONS {
+            if !versions.contains(&version) {
+                continue;
+            }
+            let uses = |collector| options.iter().any(|option| option.contains(collector));
+            let zgc = uses("UseZGC");
+            let case = Case {
+                what: format!("{} {}", jdk.name(), options.join(" ")),
+                concurrent: zgc || uses("UseShenandoahGC"),
+                unmounts: version >= 24 && !uses("LockingMode=1"),
+            };
+            let what = &case.what;
+            let copies = COPIES.to_string();
+            let mut target =
+                jdk.start(&classes, &[options, &CARRIERS[..]].concat(), &["Blockers", &copies]);
+            wait_until_all_sleep(target.pid());
+            let mut reader = Reader::attach(target.pid());
+            reader.blockers();
+            let printed = jstack(jdk, &target);
+            let found = reader.blockers();
+            let counts = judge(&found, &printed, &reader.names, &case, true);
+            let kinds = if version < 21 { 27 } else { 30 };
+            assert_eq!(counts.threads, kinds * COPIES, "{what}");
+            // The carrier of a virtual thread waits for what that waits for.
+            if version >= 21 {
+                let pinned = found.iter().filter(|(tid, found)| {
+                    printed.get(tid).is_some_and(|p| p.name.starts_with("ForkJoinPool-"))
+                        && found.blocker.is_some_and(|b| b.kind == BlockerKind::OwnedLock)
+                });
+                assert_eq!(pinned.count(), 1, "{what}");
+            }
+            for (tid, Found { calls, .. }) in &found {
+                assert!(zgc || *calls <= 2 || !is_none(*tid, &printed), "{what}: {calls} calls");
+            }
+            // Objects were moved. What was not used since then may be unproven.
+            let program = &mut target.running;
+            program.child.stdin.as_mut().expect("piped").write_all(b"\n").expect("it listens");
+            assert_eq!(program.lines.next().expect("a line").expect("text"), "collected");
+            wait_until_all_sleep(target.pid());
+            let moved = reader.blockers();
+            let printed = jstack(jdk, &target);
+            let after = judge(&moved, &printed, &reader.names, &case, !zgc);
+            println!(
+                "{what}: {counts:?}; after a collection {after:?}; {}",
+                costs(&found, &printed)
+            );
+        }
+    }
+}
+
+/// Returns medians of the times and calls for one thread.
+fn costs(found: &BTreeMap<u32, Found>, printed: &BTreeMap<u32, Printed>) -> String {
+    let median = |wanted: &dyn Fn(u32, &Found) -> bool| {
+        let wanted: Vec<&Found> = found
+            .iter()
+            .filter(|(tid, found)| wanted(**tid, found))
+            .map(|(_, found)| found)
+            .collect();
+        let (mut us, mut calls): (Vec<f64>, Vec<u32>) =
+            wanted.iter().map(|found| (found.us, found.calls)).unzip();
+        us.sort_by(f64::total_cmp);
+        calls.sort_unstable();
+        format!("{:.1} us {} calls", us[us.len() / 2], calls[calls.len() / 2])
+    };
+    let of_kind = |kind| {
+        move |_: u32, found: &Found| found.blocker.is_some_and(|blocker| blocker.kind == kind)
+    };
+    format!(
+        "monitor {}, lock {}, none {}",
+        median(&of_kind(BlockerKind::Monitor)),
+        median(&of_kind(BlockerKind::OwnedLock)),
+        median(&|tid, _| is_none(tid, printed)),
+    )
+}
+
+/// Whether this thread waits for nothing of Java.
+fn is_none(tid: u32, printed: &BTreeMap<u32, Printed>) -> bool {
+    printed.get(&tid).is_some_and(|printed| printed.name.starts_with("none-"))
+}
+
+/// Passes over all threads while objects are moved and locks change hands.
+const PASSES: usize = 150;
+
+#[test]
+fn no_wrong_owner_is_named_while_objects_are_moved() {
+    if !can_test() {
+        return;
+    }
+    let collectors: [(&[&str], std::ops::RangeInclusive<u32>); 6] = [
+        (&["-XX:+UseG1GC"], 8..=99),
+        (&["-XX:+UseSerialGC"], 8..=99),
+        (&["-XX:+UseG1GC", "-XX:LockingMode=2"], 21..=21),
+        (&["-XX:+UseZGC"], 11..=99),
+        (&["-XX:+UseZGC", "-XX:+ZGenerational"], 21..=21),
+        (&["-XX:+UseShenandoahGC"], 11..=99),
+    ];
+    for jdk in EVERY_JDK.iter() {
+        let version = jdk.version();
+        let classes = jdk.compile("Blockers.java");
+        for (options, versions) in &collectors {
+            if !versions.contains(&version) {
+                continue;
+            }
+            let what = format!("{} {}", jdk.name(), options.join(" "));
+            let options = [options, &CARRIERS[..]].concat();
+            let target = jdk.start(&classes, &options, &["Blockers", "1", "churn"]);
+            let mut reader = Reader::attach(target.pid());
+            let printed = jstack(jdk, &target);
+            let mut churn = Churn::default();
+            for _ in 0..PASSES {
+                let found = reader.blockers();
+                churn.judge(&found, &printed, &reader.names, (&what, version >= 24));
+            }
+            println!("{what}: {churn:?}");
+            assert!(churn.all > PASSES && churn.in_groups > PASSES / 4, "{what}: {churn:?}");
+        }
+    }
+}
+
+/// Counts of threads whose locks stay as they are, and of owners of locks that change hands.
+#[derive(Default, Debug)]
+struct Churn {
+    all: usize,
+    found: usize,
+    /// With object and class.
+    proven: usize,
+    held: usize,
+    in_groups: usize,
+}
+
+impl Churn {
+    fn judge(
+        &mut self,
+        found: &BTreeMap<u32, Found>,
+        printed: &BTreeMap<u32, Printed>,
+        names: &Names,
+        (what, unmounts): (&str, bool),
+    ) {
+        let name_of = |tid| printed.get(&tid).map_or("?", |printed| &printed.name);
+        for (tid, Found { blocker, .. }) in found {
+            let Some(printed) = printed.get(tid) else { continue };
+            let name = &*printed.name;
+            let what = format!("{what}: {name} {blocker:x?}");
+            if name.starts_with("spin-group-") {
+                // It waits for another thread of its group, or for nothing.
+                if let Some(RawHolder::Thread { tid: holder, .. }) = blocker.map(|b| b.holder) {
+                    assert_eq!((name_of(holder), holder != *tid), (name, true), "{what}");
+                    self.in_groups += 1;
+                }
+                continue;
+            }
+            let Some((kind, holder)) = expected(name, unmounts) else { continue };
+            self.all += 1;
+            // Its own object may be unreadable.
+            let Some(blocker) = *blocker else { continue };
+            self.found += 1;
+            if blocker.holder != RawHolder::Unknown {
+                assert!(is_right(blocker.holder, holder, &name_of), "{what}: not {holder:?}");
+                self.held += 1;
+            }
+            if blocker.object == 0 {
+                assert_eq!(blocker.class, None, "{what}");
+                continue;
+            }
+            self.proven += 1;
+            assert_eq!(blocker.kind, kind, "{what}");
+            let class = blocker.class.and_then(|class| names.thread(class));
+            if let Some((_, known)) =
+                printed.waits_for.as_ref().filter(|_| kind != BlockerKind::Condition)
+            {
+                assert_eq!(class.as_deref(), Some(&*shown(known)), "{what}");
+            }
+        }
+    }
+}
+
+fn is_right<'n>(found: RawHolder, expected: Holder, name_of: &dyn Fn(u32) -> &'n str) -> bool {
+    match (found, expected) {
+        (RawHolder::Thread { tid, .. }, Holder::Thread(expected)) => name_of(tid) == expected,
+        (RawHolder::Thread { tid, .. }, Holder::Carrier) => {
+            name_of(tid).starts_with("ForkJoinPool-")
+        }
+        (found, Holder::Raw(expected)) => found == expected,
+        _ => false,
+    }
+}
