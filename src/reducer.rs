@@ -409,6 +409,7 @@ impl Worker {
             dropped_buckets,
             late_p99_ns,
             interval_achieved_ns,
+            deadlocks,
         } = self.recorder.view();
         let mut targets = conditions.targets.to_vec();
         targets.retain(|target| !self.over.contains(&(target.pid, target.start)));
@@ -444,6 +445,7 @@ impl Worker {
             tables,
             history,
             threads,
+            deadlocks,
             notice: self.notice(conditions.notice),
             stopped: conditions.stopped,
         })

@@ -174,6 +174,7 @@ fn snapshot(mut recorder: Recorder, till: Ns) -> Snapshot {
         tables: view.tables,
         history: view.history,
         threads: view.threads,
+        deadlocks: Arc::default(),
         notice: None,
         stopped: false,
     }

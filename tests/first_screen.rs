@@ -60,8 +60,9 @@ fn threads_that_want_more_cores_say_so() {
 
 #[test]
 fn a_convoy_is_named_with_the_function_that_wants_the_lock() {
-    let said = "busy threads wait for one mutex held by warmer";
-    first_screen("convoy", "page", &["Cache::lookup", "lock", "Cache::rebuild", said]);
+    let said = "20 threads wait for one mutex";
+    let held = "held by warmer in ";
+    first_screen("convoy", "page", &["Cache::lookup", "lock", "Cache::rebuild", said, held]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use common::java::{EVERY_JDK, Jdk, Jvm as Running, can_test, output};
 use common::wait_until_all_sleep;
@@ -146,6 +146,9 @@ impl ReadMemory for Counted {
 }
 
 /// What a blocked thread waits for, and what it took to find that.
+/// How often a thread is observed until it stands still, which all do but for moments.
+const OBSERVATIONS: usize = 500;
+
 #[derive(Clone, Copy)]
 struct Found {
     blocker: Option<RawBlocker>,
@@ -173,17 +176,27 @@ impl Reader {
         Reader { jvm, calls, names, tasks: Tasks::open(pid, 1000).expect("ours") }
     }
 
-    /// Returns what each blocked thread waits for. Threads that have run meanwhile are missing.
-    fn blockers(&mut self) -> BTreeMap<u32, Found> {
+    /// Returns what each blocked thread waits for. A thread that has run meanwhile is observed
+    /// again, at most this number of times: one of those that enter a monitor wakes up now and
+    /// then. Others are missing.
+    fn blockers(&mut self, observations: usize) -> BTreeMap<u32, Found> {
         let mut tids = Vec::new();
         self.tasks.list(&mut tids).expect("it runs");
         let mut found = BTreeMap::new();
-        for tid in tids {
+        for tid in tids.iter().flat_map(|tid| std::iter::repeat_n(*tid, observations)) {
+            if found.contains_key(&tid) {
+                continue;
+            }
             let mut files = self.tasks.thread(tid);
             let Ok(ran) = self.tasks.counters(&mut files).map(|counters| counters.runs) else {
                 continue;
             };
-            let Ok(Doing::Blocked { sp, .. }) = self.tasks.doing(&mut files) else { continue };
+            let Ok(Doing::Blocked { sp, .. }) = self.tasks.doing(&mut files) else {
+                if observations > 1 {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                continue;
+            };
             self.jvm.begin(Ns::MAX, false);
             let (calls, before) = (self.calls.load(Ordering::Relaxed), Instant::now());
             let blocker = self.jvm.blocker(sp);
@@ -191,6 +204,8 @@ impl Reader {
             let calls = self.calls.load(Ordering::Relaxed) - calls;
             if self.tasks.counters(&mut files).is_ok_and(|counters| counters.runs == ran) {
                 found.insert(tid, Found { blocker, us, calls });
+            } else if observations > 1 {
+                std::thread::sleep(Duration::from_millis(1));
             }
         }
         found
@@ -210,18 +225,15 @@ struct Counts {
 /// A virtual machine that is tried.
 struct Case {
     what: String,
-    /// The collector moves objects while Java runs: an owner without a carrier is not proven.
-    concurrent: bool,
     unmounts: bool,
 }
 
-/// Compares what is found with what jstack prints. `complete`: nothing else may be unknown.
+/// Compares what is found with what jstack prints.
 fn judge(
     found: &BTreeMap<u32, Found>,
     printed: &BTreeMap<u32, Printed>,
     names: &Names,
     case: &Case,
-    complete: bool,
 ) -> Counts {
     let name_of = |tid: u32| printed.get(&tid).map_or("?", |printed| &printed.name);
     let mut counts = Counts::default();
@@ -242,10 +254,7 @@ fn judge(
         };
         let Some(blocker) = *blocker else { panic!("{what}") };
         counts.threads += 1;
-        let stale = !complete && blocker.object == 0;
-        if blocker.kind != kind {
-            assert!(stale, "{what}: not {kind:?}");
-        }
+        assert_eq!(blocker.kind, kind, "{what}");
         // jstack knows the condition, and we its lock.
         let object = match kind {
             BlockerKind::Condition => printed
@@ -255,13 +264,11 @@ fn judge(
             _ => printed_thread.waits_for.as_ref(),
         };
         let (address, class) = object.unwrap_or_else(|| panic!("{what}: {printed_thread:?}"));
-        if !stale {
-            assert_eq!(blocker.object, *address, "{what}: not {address:x}");
-            let found = blocker.class.and_then(|class| names.thread(class));
-            assert_eq!(found.as_deref(), Some(&*shown(class)), "{what}");
-            counts.objects += 1;
-            counts.classes += 1;
-        }
+        assert_eq!(blocker.object, *address, "{what}: not {address:x}");
+        let found = blocker.class.and_then(|class| names.thread(class));
+        assert_eq!(found.as_deref(), Some(&*shown(class)), "{what}");
+        counts.objects += 1;
+        counts.classes += 1;
         if let RawHolder::Thread { tid, .. } = blocker.holder {
             let unprinted = ["join", "join-timed", "join-worker", "future", "once"];
             let owner = printed.iter().find(|(_, thread)| thread.owns.contains(address));
@@ -271,11 +278,8 @@ fn judge(
                 "{what}: {owner:?}"
             );
         }
-        let right = is_right(blocker.holder, holder, &name_of);
-        let complete = complete && !(name == "unmounted" && case.unmounts && case.concurrent);
-        let known = blocker.holder != RawHolder::Unknown;
-        assert!(right || (!known && !complete), "{what}: not {holder:?}");
-        counts.holders += usize::from(right);
+        assert!(is_right(blocker.holder, holder, &name_of), "{what}: not {holder:?}");
+        counts.holders += 1;
     }
     counts
 }
@@ -284,7 +288,7 @@ fn judge(
 const CARRIERS: [&str; 1] = ["-Djdk.virtualThreadScheduler.parallelism=8"];
 
 /// Virtual machines to try: options, and the versions that have them.
-const OPTIONS: [(&[&str], std::ops::RangeInclusive<u32>); 14] = [
+const OPTIONS: [(&[&str], std::ops::RangeInclusive<u32>); 11] = [
     (&[], 8..=99),
     (&["-Xint"], 8..=99),
     (&["-Xcomp"], 8..=99),
@@ -292,9 +296,6 @@ const OPTIONS: [(&[&str], std::ops::RangeInclusive<u32>); 14] = [
     (&["-XX:-UseCompressedOops", "-XX:-UseCompressedClassPointers"], 8..=21),
     (&["-XX:+UseSerialGC"], 8..=99),
     (&["-XX:+UseParallelGC"], 8..=99),
-    (&["-XX:+UseZGC"], 11..=99),
-    (&["-XX:+UseZGC", "-XX:+ZGenerational"], 21..=21),
-    (&["-XX:+UseShenandoahGC"], 11..=99),
     (&["-XX:LockingMode=0"], 21..=25),
     (&["-XX:LockingMode=1"], 21..=25),
     (&["-XX:LockingMode=2"], 21..=25),
@@ -314,10 +315,8 @@ fn objects_classes_and_owners_are_what_jstack_prints() {
                 continue;
             }
             let uses = |collector| options.iter().any(|option| option.contains(collector));
-            let zgc = uses("UseZGC");
             let case = Case {
                 what: format!("{} {}", jdk.name(), options.join(" ")),
-                concurrent: zgc || uses("UseShenandoahGC"),
                 unmounts: version >= 24 && !uses("LockingMode=1"),
             };
             let what = &case.what;
@@ -326,10 +325,10 @@ fn objects_classes_and_owners_are_what_jstack_prints() {
                 jdk.start(&classes, &[options, &CARRIERS[..]].concat(), &["Blockers", &copies]);
             wait_until_all_sleep(target.pid());
             let mut reader = Reader::attach(target.pid());
-            reader.blockers();
+            reader.blockers(OBSERVATIONS);
             let printed = jstack(jdk, &target);
-            let found = reader.blockers();
-            let counts = judge(&found, &printed, &reader.names, &case, true);
+            let found = reader.blockers(OBSERVATIONS);
+            let counts = judge(&found, &printed, &reader.names, &case);
             let kinds = if version < 21 { 27 } else { 30 };
             assert_eq!(counts.threads, kinds * COPIES, "{what}");
             // The carrier of a virtual thread waits for what that waits for.
@@ -340,17 +339,19 @@ fn objects_classes_and_owners_are_what_jstack_prints() {
                 });
                 assert_eq!(pinned.count(), 1, "{what}");
             }
-            for (tid, Found { calls, .. }) in &found {
-                assert!(zgc || *calls <= 2 || !is_none(*tid, &printed), "{what}: {calls} calls");
-            }
-            // Objects were moved. What was not used since then may be unproven.
+            // An object that was moved since then takes some more.
+            let calls = found.iter().filter(|(tid, _)| is_none(**tid, &printed));
+            let mut calls: Vec<u32> = calls.map(|(_, found)| found.calls).collect();
+            calls.sort_unstable();
+            assert!(calls[calls.len() / 2] <= 2, "{what}: {calls:?} calls");
+            // Objects were moved.
             let program = &mut target.running;
             program.child.stdin.as_mut().expect("piped").write_all(b"\n").expect("it listens");
             assert_eq!(program.lines.next().expect("a line").expect("text"), "collected");
             wait_until_all_sleep(target.pid());
-            let moved = reader.blockers();
+            let moved = reader.blockers(OBSERVATIONS);
             let printed = jstack(jdk, &target);
-            let after = judge(&moved, &printed, &reader.names, &case, !zgc);
+            let after = judge(&moved, &printed, &reader.names, &case);
             println!(
                 "{what}: {counts:?}; after a collection {after:?}; {}",
                 costs(&found, &printed)
@@ -397,13 +398,10 @@ fn no_wrong_owner_is_named_while_objects_are_moved() {
     if !can_test() {
         return;
     }
-    let collectors: [(&[&str], std::ops::RangeInclusive<u32>); 6] = [
+    let collectors: [(&[&str], std::ops::RangeInclusive<u32>); 3] = [
         (&["-XX:+UseG1GC"], 8..=99),
         (&["-XX:+UseSerialGC"], 8..=99),
         (&["-XX:+UseG1GC", "-XX:LockingMode=2"], 21..=21),
-        (&["-XX:+UseZGC"], 11..=99),
-        (&["-XX:+UseZGC", "-XX:+ZGenerational"], 21..=21),
-        (&["-XX:+UseShenandoahGC"], 11..=99),
     ];
     for jdk in EVERY_JDK.iter() {
         let version = jdk.version();
@@ -419,7 +417,7 @@ fn no_wrong_owner_is_named_while_objects_are_moved() {
             let printed = jstack(jdk, &target);
             let mut churn = Churn::default();
             for _ in 0..PASSES {
-                let found = reader.blockers();
+                let found = reader.blockers(1);
                 churn.judge(&found, &printed, &reader.names, (&what, version >= 24));
             }
             println!("{what}: {churn:?}");

@@ -118,6 +118,7 @@ impl Run {
             tables: view.tables,
             history: view.history,
             threads: view.threads,
+            deadlocks: Arc::default(),
             notice: None,
             stopped: false,
         }

@@ -94,7 +94,10 @@ fn flat(projection: &Projection, metric: Metric) -> Flat {
             let node = projection.node(at, metric);
             let name = node.location.function.trim().to_owned();
             // The rows of a runtime's own threads are no functions.
-            if node.location.kind.word() != "thread" {
+            if node.location.kind.word() == "thread" {
+                let entry = flat.entry("[every frame hidden]".to_owned()).or_default();
+                *entry = (entry.0 + signed(&node.own), entry.1 + signed(&node.own));
+            } else {
                 let entry = flat.entry(name.clone()).or_default();
                 entry.0 += signed(&node.own);
                 entry.1 += if above.insert(name) { signed(&node.total) } else { 0 };

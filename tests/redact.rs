@@ -55,8 +55,21 @@ fn target(dir: &Path) -> Running {
 
 /// Returns every figure of a profile, without names.
 fn figures(value: &Value) -> String {
-    const NAMES: &[&str] =
-        &["name", "frame", "file", "module", "command", "host", "version", "notice", "build_id"];
+    // Addresses of locks become numbers.
+    const NAMES: &[&str] = &[
+        "name",
+        "frame",
+        "functions",
+        "class",
+        "object",
+        "file",
+        "module",
+        "command",
+        "host",
+        "version",
+        "notice",
+        "build_id",
+    ];
     match value {
         Value::Object(fields) => {
             let fields = fields.iter().filter(|(name, _)| !NAMES.contains(&name.as_str()));

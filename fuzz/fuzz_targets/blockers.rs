@@ -60,7 +60,7 @@ fn futex(mut input: Input<'_>) {
         }
         // Its owner may be in another process.
         RawHolder::Unknown => assert_eq!(args[1] & 0x80, 0),
-        RawHolder::Nobody | RawHolder::Unmounted => panic!("{found:?}"),
+        RawHolder::Free | RawHolder::Unmounted => panic!("{found:?}"),
     }
 }
 

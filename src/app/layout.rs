@@ -9,7 +9,7 @@ pub const TRENDS_FROM: u16 = 90;
 pub struct Layout {
     pub width: u16,
     pub height: u16,
-    /// 0..=4 lines. A low screen drops the history first, then the measurement, then the target.
+    /// 0..=5 lines. A low screen drops the history first, then the measurement, then the target.
     pub header: u16,
     pub titles: u16,
     pub rows: u16,
@@ -20,13 +20,14 @@ pub struct Layout {
 }
 
 impl Layout {
-    pub fn new(width: u16, height: u16, filters: bool) -> Layout {
+    /// `long_sentence`: the sentence above the rows has two lines, where there is room.
+    pub fn new(width: u16, height: u16, filters: bool, long_sentence: bool) -> Layout {
         let header = match height {
             0..=3 => 0,
             4..=7 => 1,
             8..=11 => 2,
             12..=15 => 3,
-            _ => 4,
+            _ => 4 + u16::from(long_sentence),
         };
         let titles = u16::from(height >= 6);
         let explain = u16::from(height >= 9);
@@ -49,13 +50,14 @@ mod tests {
     #[test]
     fn every_line_is_used_once_and_rows_come_first() {
         for height in 0..=80 {
-            for filters in [false, true] {
-                let l = Layout::new(80, height, filters);
+            for (filters, long) in [(false, false), (true, false), (false, true), (true, true)] {
+                let l = Layout::new(80, height, filters, long);
                 assert_eq!(l.header + l.titles + l.rows + l.explain + l.filters + l.footer, height);
                 assert!(height == 0 || l.rows >= 1, "{l:?}");
             }
         }
-        assert_eq!(Layout::new(80, 24, false).rows, 17);
-        assert_eq!(Layout::new(40, 10, false).rows, 5);
+        assert_eq!(Layout::new(80, 24, false, false).rows, 17);
+        assert_eq!(Layout::new(40, 10, false, true).rows, 5);
+        assert_eq!(Layout::new(80, 24, false, true).rows, 16);
     }
 }

@@ -255,7 +255,9 @@ impl AppState {
     }
 
     pub fn layout(&self) -> Layout {
-        Layout::new(self.width, self.height, self.view.has_filters())
+        let cells = usize::from(self.width).saturating_sub(insight::MARGIN);
+        let long = insight::insight(self).is_some_and(|s| insight::lines(&s, cells).len() > 1);
+        Layout::new(self.width, self.height, self.view.has_filters(), long)
     }
 
     pub fn help_lines(&self) -> Vec<help::Line> {

@@ -30,6 +30,8 @@ const THREAD_ENDED: u64 = 3;
 const EXEC: u64 = 4;
 const PROCESS_ENDED: u64 = 5;
 const GAP: u64 = 6;
+const STILL_BLOCKED: u64 = 7;
+const DEADLOCKS: u64 = 8;
 
 const HAS_COUNTERS: u64 = 1;
 const HAS_SYSCALL: u64 = 2;
@@ -157,6 +159,19 @@ pub fn encode(event: &Event, out: &mut Vec<u64>) {
             out.extend([*from, *at]);
             (GAP, 0, 0)
         }
+        Event::StillBlocked { at, thread, blocker } => {
+            out.extend([*at, ids(thread), thread.start]);
+            encode_blocker(blocker, out);
+            (STILL_BLOCKED, 0, HAS_BLOCKER)
+        }
+        Event::Deadlocks { at, cycles } => {
+            out.push(*at);
+            for cycle in cycles {
+                out.push(cycle.len() as u64);
+                out.extend(cycle.iter().flat_map(|thread| [ids(thread), thread.start]));
+            }
+            (DEADLOCKS, 0, 0)
+        }
     };
     // `push` drops a record too long for its length field, so that field is never read.
     out[0] = kind | (out.len() as u64 & 0xff_ffff) << 8 | seen << 32 | flags << 40;
@@ -193,7 +208,7 @@ fn encode_observation(observation: &Observation, out: &mut Vec<u64>) -> (u64, u6
 fn encode_blocker(blocker: &RawBlocker, out: &mut Vec<u64>) {
     let (holder, count, thread) = match blocker.holder {
         RawHolder::Unknown => (0, 0, 0),
-        RawHolder::Nobody => (1, 0, 0),
+        RawHolder::Free => (1, 0, 0),
         RawHolder::Thread { pid, tid } => (2, 0, u64::from(pid) | u64::from(tid) << 32),
         RawHolder::Readers(count) => (3, count, 0),
         RawHolder::Unmounted => (4, 0, 0),
@@ -257,7 +272,7 @@ impl Words<'_> {
         let (object, class, thread) = (self.take()?, self.take_name()?, self.take()?);
         let holder = match kinds >> 8 & 0xff {
             0 => RawHolder::Unknown,
-            1 => RawHolder::Nobody,
+            1 => RawHolder::Free,
             2 => RawHolder::Thread { pid: thread as u32, tid: (thread >> 32) as u32 },
             3 => RawHolder::Readers((kinds >> 16) as u32),
             4 => RawHolder::Unmounted,
@@ -302,6 +317,19 @@ pub fn decode(record: &[u64]) -> Option<Event> {
         EXEC => Event::Exec { at: words.take()?, pid: words.take()? as u32 },
         PROCESS_ENDED => Event::ProcessEnded { at: words.take()?, pid: words.take()? as u32 },
         GAP => Event::Gap { from: words.take()?, at: words.take()? },
+        STILL_BLOCKED => Event::StillBlocked {
+            at: words.take()?,
+            thread: words.take_thread()?,
+            blocker: words.take_blocker(flags)??,
+        },
+        DEADLOCKS => {
+            let (at, mut cycles) = (words.take()?, Vec::new());
+            while let Some(threads) = words.take() {
+                let threads = usize::try_from(threads).ok().filter(|n| *n <= words.0.len() / 2)?;
+                cycles.push((0..threads).map(|_| words.take_thread()).collect::<Option<_>>()?);
+            }
+            Event::Deadlocks { at, cycles }
+        }
         _ => return None,
     })
 }
@@ -413,7 +441,7 @@ mod tests {
     fn blocker() -> impl Strategy<Value = RawBlocker> {
         let holder = prop_oneof![
             Just(RawHolder::Unknown),
-            Just(RawHolder::Nobody),
+            Just(RawHolder::Free),
             any::<(u32, u32)>().prop_map(|(pid, tid)| RawHolder::Thread { pid, tid }),
             any::<u32>().prop_map(RawHolder::Readers),
             Just(RawHolder::Unmounted),
@@ -456,6 +484,10 @@ mod tests {
             1 => any::<(u64, u32)>().prop_map(|(at, pid)| Event::Exec { at, pid }),
             1 => any::<(u64, u32)>().prop_map(|(at, pid)| Event::ProcessEnded { at, pid }),
             1 => any::<(u64, u64)>().prop_map(|(from, at)| Event::Gap { from, at }),
+            1 => (any::<u64>(), thread(), blocker())
+                .prop_map(|(at, thread, blocker)| Event::StillBlocked { at, thread, blocker }),
+            1 => (any::<u64>(), vec(vec(thread(), 0..4), 0..3))
+                .prop_map(|(at, cycles)| Event::Deadlocks { at, cycles }),
         ]
     }
 
@@ -487,7 +519,7 @@ mod tests {
         /// Garbage behind a plausible header: every kind, state and flag, any length.
         #[test]
         fn garbage_behind_a_header_never_panics(
-            kind in 0u64..9, seen in 0u64..7, flags in 0u64..64, rest in vec(any::<u64>(), 0..64),
+            kind in 0u64..11, seen in 0u64..7, flags in 0u64..64, rest in vec(any::<u64>(), 0..64),
         ) {
             let mut words = vec![kind | (rest.len() as u64 + 1) << 8 | seen << 32 | flags << 40];
             words.extend(rest);

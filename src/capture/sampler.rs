@@ -7,10 +7,14 @@
 //! scans                 the thread scan of each tick
 //! samples               samples of running threads, by the kernel or by ptrace
 //! changes               added processes, execs, exits, changes of backend
+//! blockers              what blocked threads wait for, and who holds it
+//! deadlocks             threads that wait for each other
 //! emit                  events into the ring, and the status
 //! ```
 
+mod blockers;
 mod changes;
+mod deadlocks;
 mod emit;
 mod process;
 mod runtime_thread_names;
@@ -30,12 +34,13 @@ use crate::capture::event_ring::Writer;
 use crate::capture::governor::Pace;
 use crate::capture::perf::{COUNTERS_LAG, PerfCounts};
 use crate::capture::ptrace::StopCounts;
+use crate::capture::sampler::blockers::Allowance;
 use crate::capture::sampler::process::Process;
 use crate::capture::schedule::{Random, Schedule};
 use crate::capture::{Control, Plan, Status, Walkers};
 use crate::clock::{cpu_of_process, monotonic};
 use crate::model::vocabulary::event::{Event, Losses, Tick};
-use crate::model::vocabulary::frame::{Ns, SECOND};
+use crate::model::vocabulary::frame::{Ns, SECOND, ThreadKey};
 use crate::process::target::{AttachError, Target};
 use crate::process::threads::{Descriptors, raise_descriptor_limit};
 
@@ -94,6 +99,10 @@ pub struct Core {
     /// A perf descriptor hung up. Polling it would end every wait at once.
     rings_hung: bool,
     events: Vec<Event>,
+    /// Time for reading what threads wait for.
+    allowance: Allowance,
+    /// The deadlocks that were reported last.
+    deadlocks: Vec<Vec<ThreadKey>>,
 }
 
 /// Inputs of [`Core::open`].
@@ -175,6 +184,8 @@ impl Core {
             first: None,
             rings_hung: false,
             events,
+            allowance: Allowance::default(),
+            deadlocks: Vec::new(),
         };
         core.backend_opened(first)?;
         core.publish_status();
@@ -391,6 +402,7 @@ impl Core {
         self.drain(at);
         self.emit_perf();
         self.drop_foreign_observations(at);
+        self.read_blockers(at);
         let tick_at = at.max(self.floor);
         self.emit();
         let second = begin >= self.second_due;
@@ -400,6 +412,9 @@ impl Core {
             // Run time in the process clock but in no thread's counters is booked to exited
             // threads. So all counters are read now.
             self.force_full_scan();
+        }
+        if second {
+            self.check_deadlocks(tick_at);
         }
         let losses = self.losses_now();
         self.send_ticks(tick_at, timing.late, losses, second);

@@ -102,6 +102,7 @@ impl Fake {
             tables: view.tables,
             history: view.history,
             threads: view.threads,
+            deadlocks: Arc::default(),
             notice: None,
             stopped: false,
         }))

@@ -9,8 +9,8 @@ use serde::Serialize;
 use super::ascii::fit;
 use super::text::{Page, WIDTH, head, place};
 use super::{dates, json};
-use crate::model::facts::snapshot::{Session, Target};
-use crate::model::facts::tables::Location;
+use crate::model::facts::snapshot::{Deadlock, Session, Target};
+use crate::model::facts::tables::{Blocker, BlockerId, Holder, Location, Tables};
 use crate::model::vocabulary::frame::{Ns, ThreadKey, ThreadKind};
 use crate::model::vocabulary::role::Role;
 use crate::model::vocabulary::state::State;
@@ -35,6 +35,9 @@ pub struct Dump {
     pub notice: Option<Arc<str>>,
     /// In written order; text groups equal stacks.
     pub threads: Vec<DumpThread>,
+    pub deadlocks: Arc<[Deadlock]>,
+    /// Says what blockers are.
+    pub tables: Tables,
 }
 
 /// One thread.
@@ -46,6 +49,8 @@ pub struct DumpThread {
     pub state: State,
     /// What it waits for, if known; cleaned.
     pub waits_for: Option<String>,
+    /// The lock or the like that it waits for, and who holds it, if known.
+    pub blocker: BlockerId,
     /// CPU time since the thread's birth, ns.
     pub cpu_ns: u64,
     /// The stack is proven complete.
@@ -106,6 +111,9 @@ pub fn write_text(dump: &Dump, each: bool, out: &mut dyn Write) -> io::Result<()
                 line = format!("       {note}");
             }
             page.line(&line)?;
+            if let Some(blocker) = dump.tables.blocker(thread.blocker) {
+                page.line(&format!("{:>9}{}", "", waiting_for(blocker, &dump.tables)))?;
+            }
         }
         let frames = alike.first().map_or(&[][..], |thread| &thread.frames);
         let mine = frames.iter().position(|(_, role)| *role == Role::App);
@@ -114,6 +122,37 @@ pub fn write_text(dump: &Dump, each: bool, out: &mut dyn Write) -> io::Result<()
             let mut line = format!("      {mark} #{depth:<3} ");
             line.push_str(&place(frame, WIDTH.saturating_sub(line.len())));
             page.line(&line)?;
+        }
+    }
+    write_deadlocks(dump, page)
+}
+
+/// `waiting for monitor of com.acme.TaxTable 0x7f5a01c8, held by scheduling-1 (4711)`.
+fn waiting_for(blocker: &Blocker, tables: &Tables) -> String {
+    let class = blocker.class.as_ref().map(|class| format!(" of {class}")).unwrap_or_default();
+    let held = match blocker.holder {
+        Holder::Unknown => String::new(),
+        Holder::Free => ", just released".into(),
+        Holder::Thread { thread, name, .. } => {
+            format!(", held by {} ({})", tables.name(name), thread.tid)
+        }
+        Holder::Foreign { pid, tid } => format!(", held by thread {tid} of process {pid}"),
+        Holder::Readers(count) => format!(", held by {count} readers"),
+        Holder::Unmounted => ", held by a virtual thread that does not run".into(),
+    };
+    format!("waiting for {}{class} {:#x}{held}", blocker.kind.word(), blocker.object)
+}
+
+/// Writes each deadlock as the circle of its threads.
+fn write_deadlocks(dump: &Dump, page: &mut Page<'_>) -> io::Result<()> {
+    for Deadlock { threads, .. } in dump.deadlocks.iter() {
+        page.title("DEADLOCK: each of these threads waits for the next, the last for the first")?;
+        for key in threads.iter() {
+            let thread = dump.threads.iter().find(|thread| thread.thread == *key);
+            let name = thread.map_or("", |thread| &*thread.name);
+            let blocker = thread.and_then(|thread| dump.tables.blocker(thread.blocker));
+            let waits = blocker.map_or(String::new(), |blocker| waiting_for(blocker, &dump.tables));
+            page.line(&format!("{:>7} {name:<NAME_MIN$}  {waits}", key.tid))?;
         }
     }
     Ok(())
@@ -141,7 +180,10 @@ pub fn write_json(dump: &Dump, out: &mut dyn Write) -> io::Result<()> {
         took_ms: json::Rounded::ms(dump.took_ns),
         notice: dump.notice.as_deref(),
         targets: json::targets(&dump.targets),
-        threads: dump.threads.iter().map(ThreadLine::new).collect(),
+        threads: dump.threads.iter().map(|t| ThreadLine::new(t, &dump.tables)).collect(),
+        deadlocks: (dump.deadlocks.iter())
+            .map(|deadlock| deadlock.threads.iter().map(|t| (t.pid, t.tid)).collect())
+            .collect(),
     };
     serde_json::to_writer(&mut *out, &document)?;
     out.write_all(b"\n")
@@ -156,6 +198,8 @@ struct Document<'a> {
     notice: Option<&'a str>,
     targets: Vec<json::TargetLine<'a>>,
     threads: Vec<ThreadLine<'a>>,
+    /// Process and thread ids: each thread waits for the next, the last for the first.
+    deadlocks: Vec<Vec<(u32, u32)>>,
 }
 
 #[derive(Serialize)]
@@ -167,6 +211,7 @@ struct ThreadLine<'a> {
     kind: &'static str,
     state: &'static str,
     waits_for: Option<&'a str>,
+    blocker: Option<json::BlockerLine<'a>>,
     cpu_ms: json::Rounded,
     complete: bool,
     recovered: bool,
@@ -174,7 +219,7 @@ struct ThreadLine<'a> {
 }
 
 impl<'a> ThreadLine<'a> {
-    fn new(thread: &'a DumpThread) -> ThreadLine<'a> {
+    fn new(thread: &'a DumpThread, tables: &'a Tables) -> ThreadLine<'a> {
         ThreadLine {
             pid: thread.thread.pid,
             tid: thread.thread.tid,
@@ -182,6 +227,8 @@ impl<'a> ThreadLine<'a> {
             kind: thread.kind.word(),
             state: thread.state.word(),
             waits_for: thread.waits_for.as_deref(),
+            blocker: (tables.blocker(thread.blocker))
+                .map(|blocker| json::BlockerLine::new(blocker, tables)),
             cpu_ms: json::Rounded::ms(thread.cpu_ns),
             complete: thread.complete,
             recovered: thread.recovered,
@@ -207,6 +254,7 @@ mod tests {
             kind: ThreadKind::Plain,
             state,
             waits_for: (tid == 44).then(|| "mutex held by worker-3".to_owned()),
+            blocker: BlockerId::NONE,
             cpu_ns: 12_345_678,
             complete: true,
             recovered: tid == 44,
@@ -228,6 +276,8 @@ mod tests {
             capture: "perf".into(),
             notice: None,
             threads,
+            deadlocks: Arc::default(),
+            tables: Tables::default(),
         }
     }
 
@@ -326,7 +376,7 @@ mod tests {
         let mut out = Vec::new();
         write_json(&service(), &mut out).expect("memory takes everything");
         let text = String::from_utf8(out).expect("UTF-8");
-        let start = r#"{"schema":"sampletop-dump/1","at":"2026-01-02T03:04:05.123Z","took_ms":12.346,"notice":null,"targets":[{"pid":42,"command":"app --port 80","runtime":"native"}],"threads":[{"pid":42,"tid":42,"name":"main","kind":"plain","state":"poll","waits_for":null,"cpu_ms":12.346,"complete":true,"recovered":false,"frames":[{"frame":"epoll_wait","file":"/src/app/main.c","line":7,"module":"/usr/bin/app","kind":"native","tier":null,"role":"library"},"#;
+        let start = r#"{"schema":"sampletop-dump/1","at":"2026-01-02T03:04:05.123Z","took_ms":12.346,"notice":null,"targets":[{"pid":42,"command":"app --port 80","runtime":"native"}],"threads":[{"pid":42,"tid":42,"name":"main","kind":"plain","state":"poll","waits_for":null,"blocker":null,"cpu_ms":12.346,"complete":true,"recovered":false,"frames":[{"frame":"epoll_wait","file":"/src/app/main.c","line":7,"module":"/usr/bin/app","kind":"native","tier":null,"role":"library"},"#;
         assert!(text.starts_with(start), "{text}");
         let value: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
         assert_eq!(value["threads"].as_array().map(Vec::len), Some(4));

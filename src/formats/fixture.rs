@@ -123,6 +123,7 @@ pub fn snapshot() -> Snapshot {
         tables: Tables::default(),
         history: History::default(),
         threads: Arc::new([]),
+        deadlocks: Arc::default(),
         notice: None,
         stopped: false,
     }

@@ -188,7 +188,8 @@ impl<'a> Tree<'a> {
         let node = self.parents.len();
         self.parents.push(parent);
         self.names.push(name);
-        if !own.is_empty() {
+        // A wait may have been seen to begin, and no time of it.
+        if !own.is_empty() || own.hits > 0 {
             let states = (0..).zip(own.states_ns).filter(|(_, ns)| *ns > 0);
             let figures = [node as u64, own.cpu_ns, own.hits, own.cpu_hits];
             self.own.push(

@@ -8,6 +8,8 @@
 //! from its parts by half a unit of the last decimal each. Idle time is always included, and rows
 //! under `--min-percent` are too: every sum holds.
 
+mod locks;
+
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -20,6 +22,9 @@ use crate::model::projection::settings::{Filter, Range, Settings};
 use crate::model::projection::{Group, Node, Ordered, Projection, Totals, project};
 use crate::model::vocabulary::role::Role;
 use crate::model::vocabulary::state::State;
+
+pub(super) use locks::BlockerLine;
+use locks::{LockLine, StuckLine};
 
 use super::{FRAMELESS, dates};
 
@@ -152,10 +157,14 @@ struct Head<'a> {
     rolled_up: &'static str,
     settings: SettingsLine<'a>,
     health: HealthLine,
+    /// Of shown threads, those with most waited time first.
+    locks: Vec<LockLine<'a>>,
+    /// Threads that wait for each other, each for what the next one holds.
+    deadlocks: Vec<Vec<StuckLine<'a>>>,
 }
 
 impl<'a> Head<'a> {
-    fn new(snapshot: &'a Snapshot, settings: &'a Settings, projection: &Projection) -> Head<'a> {
+    fn new(snapshot: &'a Snapshot, settings: &'a Settings, projection: &'a Projection) -> Head<'a> {
         let session = &snapshot.session;
         Head {
             schema: "sampletop/2",
@@ -173,6 +182,10 @@ impl<'a> Head<'a> {
             rolled_up: settings.roll_up.word(),
             settings: SettingsLine::new(settings, projection),
             health: HealthLine::new(&snapshot.health, session.max_overhead_percent),
+            locks: projection.locks.iter().map(LockLine::new).collect(),
+            deadlocks: (projection.deadlocks.iter())
+                .map(|stuck| stuck.iter().map(StuckLine::new).collect())
+                .collect(),
         }
     }
 }

@@ -129,6 +129,7 @@ mod tests {
             tables: Tables::default(),
             history: History::default(),
             threads: [].into(),
+            deadlocks: Arc::default(),
             notice: None,
             stopped: false,
         };

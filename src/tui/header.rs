@@ -7,15 +7,16 @@ use ratatui::layout::Rect;
 use super::history;
 use super::text::{Pen, cut_end, short_span, width};
 use super::theme::Theme;
+use crate::app::insight::{self, MARGIN};
 use crate::app::layout::Layout;
-use crate::app::{AppState, Severity, insight, title};
+use crate::app::{AppState, Severity, title};
 use crate::model::facts::snapshot::{Snapshot, Target};
 use crate::model::projection::settings::{Metric, Range};
 use crate::model::projection::{About, Projection};
 use crate::model::vocabulary::frame::SECOND;
 use crate::model::vocabulary::state::State;
 
-/// Draws as many of the four lines as fit; the history is dropped first.
+/// Draws as many of the lines as fit; the history is dropped first.
 pub fn draw(buffer: &mut Buffer, area: Rect, layout: &Layout, app: &AppState, theme: &Theme) {
     let Some(snapshot) = &app.view.snapshot else {
         if layout.header > 0 {
@@ -32,7 +33,8 @@ pub fn draw(buffer: &mut Buffer, area: Rect, layout: &Layout, app: &AppState, th
         1 => &[Line::Target],
         2 => &[Line::Target, Line::Threads],
         3 => &[Line::Target, Line::Threads, Line::Insight],
-        _ => &[Line::Target, Line::Threads, Line::History, Line::Insight],
+        4 => &[Line::Target, Line::Threads, Line::History, Line::Insight],
+        _ => &[Line::Target, Line::Threads, Line::History, Line::Insight, Line::More],
     };
     for (y, line) in lines.iter().enumerate() {
         let mut pen = Pen::new(buffer, area, y as u16);
@@ -41,7 +43,8 @@ pub fn draw(buffer: &mut Buffer, area: Rect, layout: &Layout, app: &AppState, th
             Line::Target => target(&mut pen, snapshot, app, theme),
             Line::Threads => threads(&mut pen, snapshot, app, theme),
             Line::History => history::draw(&mut pen, app, theme),
-            Line::Insight => sentence(&mut pen, app, theme),
+            Line::Insight => sentence(&mut pen, app, theme, 0),
+            Line::More => sentence(&mut pen, app, theme, 1),
         }
     }
 }
@@ -60,6 +63,8 @@ enum Line {
     Threads,
     History,
     Insight,
+    /// The second line of the sentence.
+    More,
 }
 
 /// Returns LIVE, SAVED, FROZEN, WAITING (for a process to appear), STOPPED or EXITED.
@@ -246,14 +251,17 @@ fn threads(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme
     }
 }
 
-/// What matters most about this moment, or about the measurement.
-fn sentence(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
+/// What matters most about this moment, or about the measurement; its line of this number.
+fn sentence(pen: &mut Pen<'_>, app: &AppState, theme: &Theme, nth: usize) {
     let Some(insight) = insight::insight(app) else { return };
     let style = if insight.about == About::Harm {
         theme.severity(Severity::Warning)
     } else {
         theme.plain()
     };
-    let room = pen.room().saturating_sub(3);
-    pen.put("! ", theme.bold()).put(&cut_end(&insight.text, room, theme.glyphs.cut), style);
+    let room = pen.room().saturating_sub(MARGIN - 1);
+    let lines = insight::lines(&insight, room);
+    let Some(line) = lines.get(nth) else { return };
+    pen.put(if nth == 0 { "! " } else { "  " }, theme.bold());
+    pen.put(&cut_end(line, room, theme.glyphs.cut), style);
 }

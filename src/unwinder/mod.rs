@@ -218,6 +218,11 @@ pub trait Unwinder {
         None
     }
 
+    /// Whether [`Unwinder::blocker`] may find something.
+    fn reads_blockers(&self) -> bool {
+        false
+    }
+
     /// Returns what a blocked thread waits for by the records of its runtime; see
     /// [`Generated::blocker`].
     fn blocker(&mut self, _sp: u64) -> Option<RawBlocker> {

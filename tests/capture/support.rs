@@ -161,6 +161,7 @@ pub fn time_of(event: &Event) -> Ns {
         Event::Tick(tick) => tick.at,
         Event::ThreadEnded { at, .. } | Event::Exec { at, .. } => *at,
         Event::ProcessEnded { at, .. } | Event::Gap { at, .. } => *at,
+        Event::StillBlocked { at, .. } | Event::Deadlocks { at, .. } => *at,
     }
 }
 

@@ -139,7 +139,7 @@ fn what_is_no_profile_gets_one_sentence() {
     );
     assert_eq!(
         sentence(&newer),
-        "this profile was made by sampletop 9.9 in format 2, and this one reads up to format 1; open it with that version or a newer one"
+        "this profile was made by sampletop 9.9 in format 3, and this one reads up to format 2; open it with that version or a newer one"
     );
 }
 

@@ -102,6 +102,7 @@ pub fn snapshot() -> Snapshot {
         tables: Tables::default(),
         history: History::default(),
         threads: Arc::new([]),
+        deadlocks: Arc::default(),
         notice: Some("libx.so has no symbols".into()),
         stopped: true,
     }
@@ -190,8 +191,7 @@ fn named(raw: RawFrame) -> Named {
 fn blocker(random: &mut Random) -> RawBlocker {
     let held = RawHolder::Thread { pid: 9, tid: 100 + random.below(5) as u32 };
     let foreign = RawHolder::Thread { pid: 77, tid: 78 };
-    let others =
-        [RawHolder::Unknown, RawHolder::Nobody, RawHolder::Readers(3), RawHolder::Unmounted];
+    let others = [RawHolder::Unknown, RawHolder::Free, RawHolder::Readers(3), RawHolder::Unmounted];
     RawBlocker {
         kind: random.one(&BlockerKind::ALL),
         object: random.one(&[0x7f00_0000_1000, 0x7f00_0000_2000, u64::MAX]),

@@ -380,6 +380,7 @@ impl World {
             tables: view.tables,
             history: view.history,
             threads: view.threads,
+            deadlocks: Arc::default(),
             notice: None,
             stopped: false,
         }

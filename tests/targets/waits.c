@@ -179,7 +179,7 @@ static void read_eventfd(struct wait *w) {
 static void flock_file(struct wait *w) {
     int mine = open(file_path, O_RDWR), fd = open(file_path, O_RDWR);
     CHECK(mine >= 0 && flock(mine, LOCK_EX) == 0);
-    about(w, "flock fd %d %s", fd, file_path);
+    about(w, "flock fd %d %s, held by process *", fd, file_path);
     flock(fd, LOCK_EX);
 }
 static void fcntl_file(struct wait *w) {

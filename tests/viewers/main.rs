@@ -361,6 +361,7 @@ fn hostile() -> Snapshot {
                 .map(frame)
                 .collect(),
             recovered: false,
+            blocker: None,
         }));
     }
     for raw in recorder.take_unnamed() {

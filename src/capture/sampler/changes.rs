@@ -102,6 +102,7 @@ impl Core {
         process.unwinder = (self.walkers.walk_copied)(pid);
         process.unwinder.follows_exec();
         process.names = RuntimeThreadNames::default();
+        process.blockers.clear();
         process.stacks.invalidate();
         process.scan.restart();
         // The helper holds mappings of the old program.

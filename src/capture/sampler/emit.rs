@@ -98,6 +98,8 @@ impl Core {
             }
             // The next tick carries the same totals.
             Event::Tick(_) => {}
+            // It is read again later.
+            Event::StillBlocked { .. } => {}
             other if self.pending.len() < MAX_PENDING => self.pending.push_back(other),
             _ => {}
         }
@@ -180,5 +182,6 @@ fn time_of(event: &Event) -> Ns {
         Event::Tick(tick) => tick.at,
         Event::ThreadEnded { at, .. } | Event::Exec { at, .. } => *at,
         Event::ProcessEnded { at, .. } | Event::Gap { at, .. } => *at,
+        Event::StillBlocked { at, .. } | Event::Deadlocks { at, .. } => *at,
     }
 }

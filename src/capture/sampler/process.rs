@@ -8,6 +8,7 @@ use crate::capture::Walkers;
 use crate::capture::backend::stacks_readable;
 use crate::capture::exec_detector::ExecDetector;
 use crate::capture::ptrace::Stopper;
+use crate::capture::sampler::blockers::Blockers;
 use crate::capture::sampler::runtime_thread_names::RuntimeThreadNames;
 use crate::capture::stack_reader::StackReader;
 use crate::capture::thread_scan::{Moved, ThreadScan};
@@ -25,6 +26,7 @@ pub struct Process {
     pub unwinder: Box<dyn Unwinder>,
     pub exec_detector: ExecDetector,
     pub names: RuntimeThreadNames,
+    pub blockers: Blockers,
     /// For the backend `ptrace`.
     pub stopper: Option<Stopper>,
     /// Threads that were sampled, where one stack of each is wanted.
@@ -66,6 +68,7 @@ impl Process {
             unwinder: (walkers.walk_copied)(pid),
             exec_detector,
             names: RuntimeThreadNames::default(),
+            blockers: Blockers::new(pid),
             stopper: None,
             sampled: FxHashSet::default(),
             moved: Vec::new(),

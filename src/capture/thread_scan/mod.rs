@@ -16,6 +16,7 @@
 //! proc_files, bpf_rows  the two sources of a scan
 //! list                  new and exited threads
 //! stacks                walks of blocked threads
+//! waiting               proof that a thread still is in the wait in which it was observed
 //! ```
 
 mod bpf_rows;
@@ -27,6 +28,7 @@ mod proc_files;
 mod stacks;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use std::io;
 

@@ -146,6 +146,7 @@ fn build_dump(
                     Some(redactor) => redactor.waits_for(answer).to_string(),
                     None => answer.waits_for.to_string(),
                 }),
+                blocker: now.blocker,
                 cpu_ns: now.run_ns,
                 complete: frames.iter().all(|(frame, _)| frame.kind != FrameKind::Marker),
                 recovered: now.recovered,
@@ -162,6 +163,8 @@ fn build_dump(
         capture: Arc::clone(&snapshot.capture),
         notice: snapshot.notice.clone(),
         threads,
+        deadlocks: Arc::clone(&snapshot.deadlocks),
+        tables: snapshot.tables.clone(),
     }
 }
 

@@ -217,6 +217,7 @@ impl Builder {
             tables: self.interner.tables(),
             history: History::from_parts(history).unwrap_or_default(),
             threads: Arc::new([]),
+            deadlocks: Arc::new([]),
             notice: about.notice.map(Arc::from),
             stopped: false,
         };

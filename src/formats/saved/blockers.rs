@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::bytes::Take;
-use super::tables::{Counts, Listed, string};
+use super::listed::{Listed, string};
 use crate::model::facts::tables::{Blocker, Holder, NameId, StackId};
 use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::frame::ThreadKey;
@@ -23,7 +23,7 @@ pub fn write(blocker: &Blocker, block: &mut Listed) {
     }
     let numbers: &[u64] = match *holder {
         Holder::Unknown => &[0],
-        Holder::Nobody => &[1],
+        Holder::Free => &[1],
         Holder::Thread { thread, name, stack } => {
             &[2, thread.pid.into(), thread.tid.into(), thread.start, name.0.into(), stack.0.into()]
         }
@@ -34,20 +34,26 @@ pub fn write(blocker: &Blocker, block: &mut Listed) {
     numbers.iter().for_each(|number| block.list.number(*number));
 }
 
-/// Decodes a blocker. The inner `None`: its kind is known only to a newer sampletop. A holder whose
-/// name or stack the file cannot have is unknown.
-pub fn take(take: &mut Take<'_>, strings: &[Arc<str>], counts: &Counts) -> Option<Option<Blocker>> {
+/// Decodes a blocker of a file with these numbers of names and stacks. The inner `None`: its kind
+/// is known only to a newer sampletop. A holder whose name or stack the file cannot have is
+/// unknown.
+pub fn take(
+    take: &mut Take<'_>,
+    strings: &[Arc<str>],
+    names: usize,
+    stacks: usize,
+) -> Option<Option<Blocker>> {
     let kind = u8::try_from(take.number()?).ok().and_then(BlockerKind::of);
     let (pid, object) = (take.small()?, take.number()?);
     let class = if take.flag()? { Some(string(take, strings)?) } else { None };
     let holder = match take.number()? {
         0 => Holder::Unknown,
-        1 => Holder::Nobody,
+        1 => Holder::Free,
         2 => {
             let thread =
                 ThreadKey { pid: take.small()?, tid: take.small()?, start: take.number()? };
             let (name, stack) = (NameId(take.small()?), StackId(take.small()?));
-            let known = (name.0 as usize) < counts.names && (stack.0 as usize) < counts.stacks;
+            let known = (name.0 as usize) < names && (stack.0 as usize) < stacks;
             if known { Holder::Thread { thread, name, stack } } else { Holder::Unknown }
         }
         3 => Holder::Foreign { pid: take.small()?, tid: take.small()? },

@@ -3,11 +3,14 @@
 //! ```text
 //! block     blocks with checksums, found again in a damaged file
 //! bytes     numbers and text
+//! listed    records of consecutive ids in blocks
+//! blockers  what threads waited for
 //! session   conditions, health, targets; how much there is of everything else
 //! settings  what the view was set to
 //! tables    names of threads, frames, builds and origins of their files, stacks, blockers
 //! history   buckets of facts, and the cumulative table
 //! threads   what threads were doing at the end
+//! deadlocks threads that wait for each other
 //! ```
 //!
 //! A file is the line `sampletop profile`, then blocks in the order of the list above, then the
@@ -20,7 +23,9 @@
 pub mod block;
 mod blockers;
 mod bytes;
+mod deadlocks;
 mod history;
+mod listed;
 mod session;
 mod settings;
 mod tables;
@@ -54,6 +59,7 @@ pub mod kind {
     pub const BUILDS: u32 = 10;
     pub const ORIGINS: u32 = 11;
     pub const BLOCKERS: u32 = 12;
+    pub const DEADLOCKS: u32 = 13;
 }
 
 /// Writes `snapshot` and `settings`. The only errors are those of `out`.
@@ -64,6 +70,7 @@ pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> i
     block::write(out, kind::SETTINGS, &[&settings::write(settings)])?;
     tables::write(&snapshot.tables, out)?;
     threads::write(&snapshot.threads, out)?;
+    deadlocks::write(&snapshot.deadlocks, out)?;
     history::write(&snapshot.history, out)?;
     block::write(out, kind::SESSION, &[&session])
 }
@@ -172,6 +179,11 @@ pub fn read(file: &[u8]) -> Result<Opened, NotAProfile> {
         let bytes = unpack(block, &mut budget);
         bytes.and_then(|bytes| threads::take(format, &bytes, &tables, &mut budget, &mut threads));
     }
+    let mut deadlocks = Vec::new();
+    for block in of(&[kind::DEADLOCKS]) {
+        let bytes = unpack(block, &mut budget);
+        bytes.and_then(|bytes| deadlocks::take(&bytes, &mut budget, &mut deadlocks));
+    }
     let mut history = history::Found::default();
     for block in of(&[kind::OPEN, kind::CUMULATIVE, kind::SEALED]) {
         let bytes = unpack(block, &mut budget);
@@ -195,6 +207,7 @@ pub fn read(file: &[u8]) -> Result<Opened, NotAProfile> {
         tables,
         history,
         threads: threads.into(),
+        deadlocks: deadlocks.into(),
         notice: found.notice,
         stopped: found.stopped,
     };

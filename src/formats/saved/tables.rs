@@ -10,6 +10,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use super::bytes::{Put, Take};
+use super::listed::{Listed, string};
 use super::{Budget, blockers, kind};
 use crate::model::facts::interner::{MAX_BLOCKERS, MAX_NAMES, MAX_STACKS};
 use crate::model::facts::tables::{
@@ -22,9 +23,6 @@ use crate::model::vocabulary::text::{NAME_CAP, clean};
 
 /// The name of frames and threads that a damaged file has lost.
 pub const LOST: &str = "[lost from the file]";
-
-/// Target size of an unpacked block, bytes: a damaged block loses this much.
-pub const BLOCK: usize = 64 << 10;
 
 /// Maximum frames of a stack: a record of the ring buffer has room for no more.
 const DEPTH_MAX: u16 = 8_192;
@@ -143,61 +141,6 @@ pub fn write(tables: &Tables, out: &mut dyn Write) -> io::Result<()> {
         block.next(out)?;
     }
     block.end(out)
-}
-
-/// Records of consecutive ids, written as blocks: `first, strings, records`.
-pub(super) struct Listed {
-    kind: u32,
-    first: usize,
-    count: usize,
-    strings: HashMap<Arc<str>, usize>,
-    texts: Put,
-    pub(super) list: Put,
-}
-
-impl Listed {
-    fn new(kind: u32) -> Listed {
-        Listed {
-            kind,
-            first: 0,
-            count: 0,
-            strings: HashMap::new(),
-            texts: Put::default(),
-            list: Put::default(),
-        }
-    }
-
-    /// Appends a reference to a string of this block.
-    pub(super) fn text(&mut self, text: &Arc<str>) {
-        let next = self.strings.len();
-        let nth = *self.strings.entry(Arc::clone(text)).or_insert(next);
-        if nth == next {
-            self.texts.text(text);
-        }
-        self.list.count(nth);
-    }
-
-    /// Ends a record, and the block if it is full.
-    fn next(&mut self, out: &mut dyn Write) -> io::Result<()> {
-        self.count += 1;
-        if self.texts.bytes.len() + self.list.bytes.len() >= BLOCK { self.end(out) } else { Ok(()) }
-    }
-
-    fn end(&mut self, out: &mut dyn Write) -> io::Result<()> {
-        if self.count == 0 {
-            return Ok(());
-        }
-        let mut block = Put::default();
-        block.count(self.first);
-        block.count(self.strings.len());
-        block.bytes.append(&mut self.texts.bytes);
-        block.count(self.count);
-        block.bytes.append(&mut self.list.bytes);
-        self.first += self.count;
-        self.count = 0;
-        self.strings.clear();
-        super::block::write(out, self.kind, &[&block.bytes])
-    }
 }
 
 /// The first number in a block of origins that is no [`Origin`].
@@ -322,7 +265,8 @@ impl Found {
                 }
                 kind::ORIGINS => *self.origins.get_mut(id)? = origins(&mut take)?,
                 kind::BLOCKERS => {
-                    let blocker = blockers::take(&mut take, &strings, &self.counts)?;
+                    let blocker =
+                        blockers::take(&mut take, &strings, self.names.len(), self.stacks.len())?;
                     *self.blockers.get_mut(id)? = blocker;
                 }
                 _ => {
@@ -393,10 +337,6 @@ impl Found {
         let blockers = blockers.collect();
         Some((Tables::from_parts(Parts { names, frames, stacks, blockers })?, lost))
     }
-}
-
-pub(super) fn string(take: &mut Take<'_>, strings: &[Arc<str>]) -> Option<Arc<str>> {
-    strings.get(usize::try_from(take.number()?).ok()?).cloned()
 }
 
 /// Decodes a frame. The inner `None`: its kind is known only to a newer sampletop.

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::bytes::{Put, Take};
-use super::tables::BLOCK;
+use super::listed::BLOCK;
 use super::{Budget, kind};
 use crate::model::facts::snapshot::ThreadNow;
 use crate::model::facts::tables::{BlockerId, NameId, StackId, Tables};

@@ -2,14 +2,14 @@
 
 use std::io;
 
-use super::{Page, Report, count, seconds};
-use crate::formats::ascii::{ascii, fit};
+use super::{Page, Report, WIDTH, count, seconds};
+use crate::formats::ascii::{fit, wrap};
 use crate::formats::dates;
 use crate::formats::grouping;
 use crate::formats::rename;
 use crate::model::facts::snapshot::{Session, Target};
 use crate::model::projection::settings::{Level, Metric, Range};
-use crate::model::projection::{Method, Totals, insight};
+use crate::model::projection::{Method, Totals, Wording, insight};
 use crate::model::vocabulary::frame::Ns;
 
 /// Writes one line in logfmt, for grep: the target and the three most informative figures.
@@ -48,10 +48,15 @@ pub fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
 pub fn sentence(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let Report { snapshot, projection, .. } = report;
     let interval = snapshot.session.interval_ns;
-    match insight(snapshot, projection, interval, &|_| None) {
-        Some(insight) => page.line(&format!("! {}", ascii(&insight.text))),
-        None => Ok(()),
+    let Some(found) = insight(snapshot, projection, interval, &|_| None, Wording::WHOLE) else {
+        return Ok(());
+    };
+    let text = [Some(found.text), found.more].into_iter().flatten().collect::<Vec<_>>().join(", ");
+    for (nth, line) in wrap(&text, WIDTH - 2, 4).iter().enumerate() {
+        let mark = if nth == 0 { "! " } else { "  " };
+        page.line(&format!("{mark}{line}"))?;
     }
+    Ok(())
 }
 
 /// Returns the method with the largest self time.

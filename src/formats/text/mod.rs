@@ -4,6 +4,7 @@
 //! mod      the order of the parts, and the page
 //! head     summary line, identity, conditions, settings and the time each hides
 //! tree     the call tree, down to 1 %; label: names of its lines
+//! locks    deadlocks; what threads waited for, and who held it
 //! tables   top 20 by self, the longest waits, states
 //! ```
 //!
@@ -12,6 +13,7 @@
 
 pub(super) mod head;
 mod label;
+mod locks;
 mod tables;
 mod tree;
 pub(super) use tree::Row;
@@ -85,7 +87,9 @@ pub(super) fn render(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()>
     head::summary(report, page)?;
     head::sentence(report, page)?;
     head::settings(report, page)?;
+    locks::deadlocks(report, page)?;
     tree::tree(report, page)?;
+    locks::locks(report, page)?;
     tables::top(report, page)?;
     tables::waits(report, page)?;
     tables::states(report, page)?;

@@ -12,7 +12,7 @@ pub use crate::model::facts::buckets::Limits;
 use crate::model::facts::fact::merged_thread;
 use crate::model::facts::history::History;
 use crate::model::facts::interner::{Carrier, Interner, MAX_STACKS};
-use crate::model::facts::snapshot::ThreadNow;
+use crate::model::facts::snapshot::{Deadlock, ThreadNow};
 use crate::model::facts::tables::{Blocker, BlockerId, Holder, NameId, Named, Tables};
 use crate::model::facts::thread::{Seen, What};
 use crate::model::facts::weigh::{Markers, Weigher};
@@ -52,6 +52,7 @@ pub struct View {
     pub late_p99_ns: u64,
     /// Mean over the last 5 s.
     pub interval_achieved_ns: u64,
+    pub deadlocks: Arc<[Deadlock]>,
 }
 
 /// Number of the newest ticks that are kept: their lateness for its 99th percentile, their times
@@ -85,8 +86,14 @@ pub struct Recorder {
     classes: FxHashMap<RawName, Arc<str>>,
     /// Observations of threads that wait for a thread. They are booked after all others of their
     /// tick, because the holder's stack is part of the blocker.
-    held: Vec<(ThreadKey, Seen, RawBlocker)>,
+    held: Vec<Held>,
+    /// Waits that go on, with the time at which their blockers were read again.
+    still_blocked: Vec<(Ns, ThreadKey, RawBlocker)>,
+    deadlocks: Arc<[Deadlock]>,
 }
+
+/// An observation of a waiting thread, and what it waits for.
+type Held = (ThreadKey, Seen, RawBlocker);
 
 /// Maximum classes of blockers whose names are known.
 const MAX_CLASSES: usize = 20_000;
@@ -111,6 +118,8 @@ impl Recorder {
             closed: None,
             classes: FxHashMap::default(),
             held: Vec::new(),
+            still_blocked: Vec::new(),
+            deadlocks: Arc::default(),
         }
     }
 
@@ -126,7 +135,7 @@ impl Recorder {
         if self.closed.is_some() {
             return;
         }
-        if !matches!(event, Event::Observation(_)) {
+        if !matches!(event, Event::Observation(_) | Event::StillBlocked { .. }) {
             self.book_held();
         }
         match event {
@@ -140,6 +149,10 @@ impl Recorder {
                 self.at = self.at.max(*at);
                 self.weigher.process_ended(*at, *pid);
             }
+            Event::StillBlocked { at, thread, blocker } => {
+                self.still_blocked.push((*at, *thread, *blocker));
+            }
+            Event::Deadlocks { at, cycles } => self.set_deadlocks(*at, cycles),
             Event::Gap { from, at } => {
                 self.rhythm.clear();
                 self.weigher.gap(*from, *at);
@@ -184,27 +197,52 @@ impl Recorder {
 
     /// Books the observations of threads whose blockers are known, with these blockers.
     fn book_held(&mut self) {
-        for (thread, mut seen, raw) in std::mem::take(&mut self.held) {
-            let holder = match raw.holder {
-                RawHolder::Unknown => Holder::Unknown,
-                RawHolder::Nobody => Holder::Nobody,
-                RawHolder::Readers(count) => Holder::Readers(count),
-                RawHolder::Unmounted => Holder::Unmounted,
-                RawHolder::Thread { pid, tid } => match self.weigher.now_of(pid, tid) {
-                    Some(ThreadNow { thread, name, stack, .. }) => {
-                        Holder::Thread { thread, name, stack }
-                    }
-                    None => Holder::Foreign { pid, tid },
-                },
-            };
-            let class = raw.class.and_then(|class| self.classes.get(&class)).cloned();
-            let RawBlocker { kind, object, .. } = raw;
-            let found = Blocker { kind, pid: thread.pid, object, class, holder };
+        let held = std::mem::take(&mut self.held);
+        for (thread, mut seen, raw) in held.iter().copied() {
+            let found = self.blocker(thread.pid, raw, &held);
             if let What::Waits { blocker, .. } = &mut seen.what {
-                *blocker = self.interner.blocker(found);
+                *blocker = found;
             }
             self.weigher.observe(thread, seen);
         }
+        for (at, thread, raw) in std::mem::take(&mut self.still_blocked) {
+            let found = self.blocker(thread.pid, raw, &held);
+            self.weigher.still_blocked(thread, at, found);
+        }
+    }
+
+    /// Returns the id of a blocker that a thread of `pid` waits for. Its holder is where it was
+    /// observed last. `held`: what is being booked, perhaps its holder's wait for another thread.
+    fn blocker(&mut self, pid: u32, raw: RawBlocker, held: &[Held]) -> BlockerId {
+        let holder = match raw.holder {
+            RawHolder::Unknown => Holder::Unknown,
+            RawHolder::Free => Holder::Free,
+            RawHolder::Readers(count) => Holder::Readers(count),
+            RawHolder::Unmounted => Holder::Unmounted,
+            RawHolder::Thread { pid, tid } => {
+                let waiting = held.iter().find(|(key, ..)| (key.pid, key.tid) == (pid, tid));
+                match (waiting, self.weigher.now_of(pid, tid)) {
+                    (Some((thread, Seen { name, what: What::Waits { stack, .. }, .. }, _)), _) => {
+                        Holder::Thread { thread: *thread, name: *name, stack: *stack }
+                    }
+                    (_, Some(ThreadNow { thread, name, stack, .. })) => {
+                        Holder::Thread { thread, name, stack }
+                    }
+                    (_, None) => Holder::Foreign { pid, tid },
+                }
+            }
+        };
+        let class = raw.class.and_then(|class| self.classes.get(&class)).cloned();
+        let RawBlocker { kind, object, .. } = raw;
+        self.interner.blocker(Blocker { kind, pid, object, class, holder })
+    }
+
+    fn set_deadlocks(&mut self, at: Ns, cycles: &[Vec<ThreadKey>]) {
+        let deadlock = |threads: &Vec<ThreadKey>| {
+            let known = self.deadlocks.iter().find(|known| *known.threads == **threads);
+            known.cloned().unwrap_or_else(|| Deadlock { since: at, threads: (&**threads).into() })
+        };
+        self.deadlocks = cycles.iter().map(deadlock).collect();
     }
 
     /// Defines the name of a blocker's class. Must come before the first observation with it.
@@ -342,6 +380,7 @@ impl Recorder {
                 0 | 1 => 0,
                 n => self.rhythm[n - 1].saturating_sub(self.rhythm[0]) / (n as u64 - 1),
             },
+            deadlocks: self.deadlocks.clone(),
         }
     }
 }
@@ -392,7 +431,8 @@ fn percentile_99(values: &VecDeque<Ns>) -> Ns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::vocabulary::frame::ThreadKey;
+    use crate::model::facts::history::Range;
+    use crate::model::vocabulary::blocker::BlockerKind;
 
     #[test]
     fn ticks_of_several_processes_are_one_round() {
@@ -439,5 +479,111 @@ mod tests {
             [0, 1].map(|at: usize| &**view.tables.name(view.threads[at].name)),
             ["http-1", "req-"]
         );
+    }
+
+    const MS: Ns = 1_000_000;
+
+    fn key(tid: u32) -> ThreadKey {
+        ThreadKey { pid: 7, tid, start: 1 }
+    }
+
+    /// An observation of a thread that has run `runs` times, blocked in the frame `at`.
+    fn blocked(time: Ns, tid: u32, runs: u64, frame: u64) -> Observation {
+        let futex = event::Syscall { number: 202, args: [0; 6] };
+        let name = RawName::new(format!("t{tid}").as_bytes());
+        Observation {
+            counters: Some(event::Counters { run_ns: 1, delay_ns: 0, runs }),
+            stack: vec![RawFrame::from_bits(frame)],
+            ..Observation::new(time, key(tid), name, event::Seen::Blocked(futex))
+        }
+    }
+
+    fn mutex(tid: u32) -> RawBlocker {
+        let holder = RawHolder::Thread { pid: 7, tid };
+        RawBlocker { kind: BlockerKind::Mutex, object: 0x10, class: None, holder }
+    }
+
+    /// By holder and its frame: the wall time of waits, and their hits.
+    fn waited(view: &View) -> Vec<(u32, u64, u64, u32)> {
+        let mut waited = Vec::new();
+        view.history.read(Range::Rolling(u64::MAX), view.at, &mut |key, weights| {
+            let Some(blocker) = view.tables.blocker(key.blocker) else { return };
+            let Holder::Thread { thread, stack, .. } = blocker.holder else { return };
+            let frame = view.tables.frame(view.tables.top(stack)).bits();
+            waited.push((thread.tid, frame, weights.wall_ns / MS, weights.hits));
+        });
+        waited
+    }
+
+    #[test]
+    fn a_holder_is_where_it_was_observed_in_the_same_tick() {
+        let mut recorder = Recorder::new(0, Limits::default());
+        let waits =
+            |time| Observation { blocker: Some(mutex(2)), ..blocked(time, 1, time / MS, 5) };
+        recorder.apply(&Event::Observation(blocked(0, 2, 0, 40)));
+        recorder.apply(&Event::Observation(waits(0)));
+        recorder.apply(&Event::Tick(Tick::new(0, 7)));
+        // The waiting thread comes first, its holder is elsewhere in this tick.
+        recorder.apply(&Event::Observation(waits(10 * MS)));
+        recorder.apply(&Event::Observation(blocked(10 * MS, 2, 9, 41)));
+        recorder.apply(&Event::Tick(Tick::new(10 * MS, 7)));
+        assert_eq!(waited(&recorder.view()), [(2, 40, 0, 1), (2, 41, 10, 1)]);
+        let of_waiting = recorder.view().threads[0].blocker;
+        assert_eq!(of_waiting, BlockerId(2));
+    }
+
+    #[test]
+    fn two_threads_that_wait_for_each_other_are_each_others_holders() {
+        let mut recorder = Recorder::new(0, Limits::default());
+        for (tid, other) in [(1, 2), (2, 1)] {
+            let waits = blocked(0, tid, 0, u64::from(tid) * 10);
+            let waits = Observation { blocker: Some(mutex(other)), ..waits };
+            recorder.apply(&Event::Observation(waits));
+        }
+        recorder.apply(&Event::Tick(Tick::new(0, 7)));
+        recorder.apply(&Event::Tick(Tick::new(10 * MS, 7)));
+        recorder.apply(&Event::Tick(Tick::new(20 * MS, 7)));
+        assert_eq!(waited(&recorder.view()), [(2, 20, 20, 1), (1, 10, 20, 1)]);
+    }
+
+    #[test]
+    fn a_wait_goes_on_with_another_holder() {
+        let mut recorder = Recorder::new(0, Limits::default());
+        recorder.apply(&Event::Observation(blocked(0, 2, 0, 40)));
+        recorder.apply(&Event::Observation(blocked(0, 3, 0, 50)));
+        let waits = Observation { blocker: Some(mutex(2)), ..blocked(0, 1, 0, 5) };
+        recorder.apply(&Event::Observation(waits));
+        recorder.apply(&Event::Tick(Tick::new(0, 7)));
+        let again = Event::StillBlocked { at: 30 * MS, thread: key(1), blocker: mutex(3) };
+        recorder.apply(&again);
+        for at in [30, 40, 50] {
+            recorder.apply(&Event::Tick(Tick::new(at * MS, 7)));
+        }
+        let view = recorder.view();
+        assert_eq!(waited(&view), [(2, 40, 30, 1), (3, 50, 20, 0)], "one wait");
+        assert_eq!(view.threads[0].since, 0);
+        // It is observed again without having run: the same wait.
+        let waits = Observation { blocker: Some(mutex(2)), ..blocked(55 * MS, 1, 0, 5) };
+        recorder.apply(&Event::Observation(waits));
+        recorder.apply(&Event::Tick(Tick::new(55 * MS, 7)));
+        assert_eq!(recorder.view().threads[0].since, 0);
+        // Of a thread that runs by now nothing is known.
+        let (ran, name) = (event::Seen::OnCpu, RawName::new(b"t1"));
+        recorder.apply(&Event::Observation(Observation::new(60 * MS, key(1), name, ran)));
+        recorder.apply(&Event::StillBlocked { at: 61 * MS, thread: key(1), blocker: mutex(2) });
+        recorder.apply(&Event::Tick(Tick::new(61 * MS, 7)));
+        assert_eq!(recorder.view().threads[0].blocker, BlockerId::NONE);
+    }
+
+    #[test]
+    fn a_deadlock_has_the_time_at_which_it_was_found() {
+        let mut recorder = Recorder::new(0, Limits::default());
+        let first = vec![key(1), key(2)];
+        recorder.apply(&Event::Deadlocks { at: 5, cycles: vec![first.clone()] });
+        recorder.apply(&Event::Deadlocks { at: 9, cycles: vec![vec![key(3)], first] });
+        let since: Vec<Ns> = recorder.view().deadlocks.iter().map(|d| d.since).collect();
+        assert_eq!(since, [9, 5]);
+        recorder.apply(&Event::Deadlocks { at: 12, cycles: Vec::new() });
+        assert!(recorder.view().deadlocks.is_empty());
     }
 }

@@ -112,6 +112,15 @@ pub struct ThreadNow {
     pub recovered: bool,
 }
 
+/// Threads that wait for each other for ever: each for what the next one holds, the last for the
+/// first.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Deadlock {
+    /// When it was found.
+    pub since: Ns,
+    pub threads: Arc<[ThreadKey]>,
+}
+
 /// See the module's documentation. Cloning copies only pointers.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
@@ -125,6 +134,7 @@ pub struct Snapshot {
     pub tables: Tables,
     pub history: History,
     pub threads: Arc<[ThreadNow]>,
+    pub deadlocks: Arc<[Deadlock]>,
     /// The last failure or change, one sentence (such as: a backend failed and was replaced).
     pub notice: Option<Arc<str>>,
     /// The user has stopped sampling (key X).

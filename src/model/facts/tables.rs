@@ -66,7 +66,7 @@ pub enum Holder {
     /// It cannot be known, or is not proven.
     Unknown,
     /// No thread holds it: it was just released.
-    Nobody,
+    Free,
     /// A thread of a watched process: its name, and its stack when the wait was observed.
     Thread { thread: ThreadKey, name: NameId, stack: StackId },
     /// A thread that is not watched.

@@ -236,6 +236,21 @@ impl Thread {
         }
     }
 
+    /// Books the time of the wait up to `at`, at which it was proven to go on. From then on its
+    /// blocker is this one.
+    pub fn still_blocked(&mut self, at: Ns, blocker: BlockerId, buckets: &mut Buckets) {
+        let Doing::Waits(wait) = self.doing else { return };
+        if self.running {
+            return;
+        }
+        if self.booked < at {
+            buckets.wall(&self.wait_fact(&wait), self.booked, at, 0, Some(wait.from));
+            self.booked = at;
+            self.observed = self.observed.max(at);
+        }
+        self.doing = Doing::Waits(Wait { blocker, ..wait });
+    }
+
     /// Records a span without observations.
     pub fn gap(&mut self, from: Ns, till: Ns) {
         let from = from.max(self.observed);

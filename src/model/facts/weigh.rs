@@ -22,7 +22,7 @@ use crate::model::facts::buckets::{Buckets, HORIZON};
 use crate::model::facts::fact::{FactKey, merged_thread};
 use crate::model::facts::interner::Carrier;
 use crate::model::facts::snapshot::ThreadNow;
-use crate::model::facts::tables::{NameId, StackId};
+use crate::model::facts::tables::{BlockerId, NameId, StackId};
 pub use crate::model::facts::thread::Markers;
 use crate::model::facts::thread::{COUNTER_LAG, Outcome, Rules, Seen, Thread, What};
 use crate::model::facts::unsampled::{Donors, Kind, Orphans, Receiver};
@@ -159,6 +159,13 @@ impl Weigher {
         thread.observe(&seen, ticks, &rules, &mut self.buckets);
         let (work, outcome) = (thread.work(), thread.take_outcome());
         self.place(key, work, outcome);
+    }
+
+    /// Books the time of a thread's wait up to `at`; from then on its blocker is this one.
+    pub fn still_blocked(&mut self, key: ThreadKey, at: Ns, blocker: BlockerId) {
+        if let Some(thread) = self.threads.get_mut(&key) {
+            thread.still_blocked(at, blocker, &mut self.buckets);
+        }
     }
 
     /// Books a sample of a thread that has exited, perhaps before its counters could be read.

@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 use super::columns::NONE;
 use super::filter::Verdicts;
 use super::group::{Groups, thread_label};
+use super::locks::Waited;
 use super::rows::Rows;
 use super::trend::Trend;
 use super::{Hidden, Totals};
@@ -114,6 +115,8 @@ pub(super) struct Shown {
     pub hidden: Hidden,
     pub only_idle: bool,
     pub collectors_cpu_ns: u64,
+    /// Waits whose blockers are known, of the threads that are shown.
+    pub waited: Waited,
     pub trend: Option<Trend>,
 }
 
@@ -150,6 +153,7 @@ pub(super) struct Reader<'a> {
     hidden: Hidden,
     left: bool,
     collectors: Collectors,
+    waited: Waited,
     trend: Option<Trend>,
 }
 
@@ -185,6 +189,7 @@ impl<'a> Reader<'a> {
             hidden: Hidden::default(),
             left: false,
             collectors: Collectors::default(),
+            waited: Waited::default(),
             trend: None,
         }
     }
@@ -210,7 +215,7 @@ impl<'a> Reader<'a> {
             self.hidden.idle_threads =
                 self.idle.iter().filter(|(idle, busy)| *idle && !*busy).count() as u32;
         }
-        let Reader { scratch, threads, mut hidden, collectors, trend, .. } = self;
+        let Reader { scratch, threads, mut hidden, collectors, waited, trend, .. } = self;
         let collectors_cpu_ns = collectors.cpu_ns;
         hidden.settle_off();
         let cells = std::mem::take(&mut scratch.cells);
@@ -218,7 +223,18 @@ impl<'a> Reader<'a> {
             scratch.seen.retain(|seen| cells[seen.cell as usize].kind != CellKind::Idle);
         }
         let seen = by_counting(&scratch.seen, threads.len(), |seen| seen.thread);
-        Shown { from, till, cells, seen, threads, hidden, only_idle, collectors_cpu_ns, trend }
+        Shown {
+            from,
+            till,
+            cells,
+            seen,
+            threads,
+            hidden,
+            only_idle,
+            collectors_cpu_ns,
+            waited,
+            trend,
+        }
     }
 
     fn fact(&mut self, key: &FactKey, weights: &Weights) {
@@ -246,6 +262,9 @@ impl<'a> Reader<'a> {
             Level::Mine if is_internal => (StackId::EMPTY, CellKind::Plain),
             Level::Mine | Level::Chains | Level::All => (stack, CellKind::Plain),
         };
+        if kind != CellKind::Idle {
+            self.waited.add(key, weights);
+        }
         let at = self.scratch.cell(group, stack, kind);
         let Scratch { cells, seen, .. } = &mut *self.scratch;
         let cell = &mut cells[at as usize];

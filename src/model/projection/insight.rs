@@ -2,8 +2,10 @@
 
 use super::settings::Metric;
 use super::waits::{Asked, Facts, WaitsFor, describe};
-use super::{HITS_NEEDED, Projection, Totals};
+use super::{HITS_NEEDED, Projection, Stuck, Totals};
 use crate::model::facts::snapshot::{Health, Snapshot, ThreadNow};
+use crate::model::facts::tables::{Holder, Location};
+use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::frame::{Ns, SECOND};
 use crate::model::vocabulary::role::Role;
 use crate::model::vocabulary::state::State;
@@ -16,6 +18,10 @@ const AT_REST: f64 = 0.02;
 const MUCH_CPU: f64 = 0.5;
 /// A function with this share of it stands out.
 const STANDS_OUT: f64 = 0.5;
+/// From this share of the busy time on, waits for one lock are worth a sentence, if one of them is
+/// this long.
+const MUCH_WAITED: f64 = 0.1;
+const LONG_FOR_LOCK: Ns = SECOND / 20;
 /// Names that are still read matter while stacks with this share of the time lack some.
 const UNNAMED: f64 = 0.02;
 
@@ -33,7 +39,30 @@ pub enum About {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Insight {
     pub text: String,
+    /// How the sentence goes on, where it names who holds a lock.
+    pub more: Option<String>,
     pub about: About,
+}
+
+impl Insight {
+    pub fn new(text: String, about: About) -> Insight {
+        Insight { text, more: None, about }
+    }
+}
+
+/// How functions and classes are written in a sentence.
+#[derive(Clone, Copy)]
+pub struct Wording<'a> {
+    pub function: &'a dyn Fn(&Location) -> String,
+    pub class: &'a dyn Fn(&str) -> String,
+}
+
+impl Wording<'_> {
+    /// Writes whole names.
+    pub const WHOLE: Wording<'static> = Wording {
+        function: &|location| location.function.to_string(),
+        class: &|class| class.to_owned(),
+    };
 }
 
 /// Returns the sentence; `None` if there is nothing to say. `interval`: that was asked for.
@@ -43,13 +72,17 @@ pub fn insight(
     projection: &Projection,
     interval: Ns,
     answer: &dyn Fn(&Asked) -> Option<WaitsFor>,
+    wording: Wording<'_>,
 ) -> Option<Insight> {
-    let says = |text: String| Insight { text, about: About::Target };
+    let says = |text: String| Insight::new(text, About::Target);
     if snapshot.session.is_foreign() {
         return Some(says("samples of another tool".into()));
     }
+    if let Some(found) = deadlock(projection, wording) {
+        return Some(found);
+    }
     if let Some(text) = harm(&snapshot.health) {
-        return Some(Insight { text, about: About::Harm });
+        return Some(Insight::new(text, About::Harm));
     }
     let idle = match projection.only_idle {
         true => projection.groups.iter().map(|group| group.threads.len()).sum(),
@@ -59,22 +92,28 @@ pub fn insight(
     if idle > 0 {
         let (s, verb) = if idle == 1 { ("", "waits") } else { ("s", "wait") };
         let text = format!("nothing to see: {idle} thread{s} {verb} for work");
-        return Some(Insight { text, about: About::Idle });
+        return Some(Insight::new(text, About::Idle));
     }
     let unnamed = projection.unnamed_ns as f64 >= projection.total.wall_ns as f64 * UNNAMED;
     let naming = snapshot.health.naming && projection.unnamed_ns > 0 && unnamed;
     let total = &projection.total;
     // Where waits are most of what is shown, CPU time is not what its threads lack.
     let mostly_runs = total.states_ns[State::Run as usize] * 2 >= total.wall_ns;
-    let sentence = saturation(total, projection.elapsed(), snapshot)
+    if let Some(text) = saturation(total, projection.elapsed(), snapshot) {
+        return Some(says(text));
+    }
+    if let Some(found) = lock(projection, wording) {
+        return Some(found);
+    }
+    let sentence = None
         .or_else(|| convoy(snapshot, projection, answer))
-        .or_else(|| hot(projection).filter(|_| mostly_runs && !naming))
+        .or_else(|| hot(projection, wording).filter(|_| mostly_runs && !naming))
         .or_else(|| longest_wait(snapshot, projection, answer));
     if let Some(text) = sentence {
         return Some(says(text));
     }
     if let Some(text) = coarse(&snapshot.health, interval) {
-        return Some(Insight { text, about: About::Harm });
+        return Some(Insight::new(text, About::Harm));
     }
     if let Some(text) = quiet(snapshot, projection) {
         return Some(says(text));
@@ -142,8 +181,92 @@ fn saturation(total: &Totals, elapsed: Ns, snapshot: &Snapshot) -> Option<String
     })
 }
 
+/// Says which threads wait for each other, and where.
+fn deadlock(projection: &Projection, wording: Wording<'_>) -> Option<Insight> {
+    let stuck = projection.deadlocks.iter().find(|stuck| !stuck.is_empty())?;
+    let (last, others) = stuck.split_last()?;
+    let (last, others): (_, Vec<&str>) = (&last.name, others.iter().map(|s| &*s.name).collect());
+    let text = match others.len() {
+        0 => format!("deadlock: {last} waits for what it holds itself"),
+        1..=3 => format!("deadlock: {} and {last} wait for each other", others.join(", ")),
+        n => format!("deadlock: {last} and {n} more threads wait for each other"),
+    };
+    let place = |stuck: &Stuck| {
+        let function = stuck.place.last()?;
+        Some(format!("{} in {}", stuck.name, (wording.function)(function)))
+    };
+    let places: Vec<String> = stuck.iter().filter_map(place).collect();
+    let more = Some(places.join(", ")).filter(|more| !more.is_empty());
+    Some(Insight { text, more, about: About::Target })
+}
+
+/// Returns what threads wait for: `the monitor of TaxTable`, `one mutex`.
+fn lock_noun(kind: BlockerKind, class: Option<&str>, wording: Wording<'_>) -> String {
+    let class = class.map(|class| (wording.class)(class));
+    match (kind, class) {
+        (BlockerKind::Monitor, Some(class)) => format!("the monitor of {class}"),
+        (BlockerKind::Notify, Some(class)) => format!("notify of {class}"),
+        (BlockerKind::OwnedLock, Some(class)) => class,
+        (BlockerKind::ThreadEnd, _) => "a thread's end".into(),
+        (BlockerKind::ClassInit, Some(class)) => format!("the initialisation of {class}"),
+        (BlockerKind::Parked, Some(class)) => class,
+        (kind, Some(class)) => format!("{} {class}", kind.word()),
+        (kind, None) => format!("one {}", kind.word()),
+    }
+}
+
+/// Says which lock threads wait for, for much of their time, and who holds it where.
+fn lock(projection: &Projection, wording: Wording<'_>) -> Option<Insight> {
+    let all = projection.total.wall_ns;
+    let lock = (projection.locks.iter()).find(|lock| lock.main_holder().is_some())?;
+    let share = lock.waited_ns as f64 / all.max(1) as f64;
+    let long = lock.longest_ns >= LONG_FOR_LOCK;
+    if !(share >= MUCH_WAITED && long && lock.waited_ns >= LONG_FOR_LOCK) {
+        return None;
+    }
+    let noun = lock_noun(lock.kind, lock.class.as_deref(), wording);
+    let (s, verb) = if lock.threads == 1 { ("", "waits") } else { ("s", "wait") };
+    let longest = short_span(lock.longest_ns);
+    let text = format!(
+        "{} thread{s} {verb} for {noun}: {:.0} % of the busy time, up to {longest}",
+        lock.threads,
+        (share * 100.0).min(100.0)
+    );
+    let held = lock.main_holder()?;
+    let mut more = match &*held.name {
+        "" => format!("held by {}", foreign(held.holder)),
+        name => format!("held by {name}"),
+    };
+    if lock.holder_count > 1 {
+        more.push_str(&format!(" and {} more", lock.holder_count - 1));
+    }
+    let place: Vec<String> =
+        held.place.iter().map(|function| (wording.function)(function)).collect();
+    if !place.is_empty() {
+        more.push_str(&format!(" in {}", place.join(" > ")));
+    }
+    Some(Insight { text, more: Some(more), about: About::Target })
+}
+
+/// Returns who holds a lock, of a process that is not watched.
+fn foreign(holder: Holder) -> String {
+    match holder {
+        Holder::Foreign { pid, .. } => format!("process {pid}"),
+        _ => "another thread".into(),
+    }
+}
+
+/// Formats a duration: `12 ms`, `2.4 s`, `31 s`.
+fn short_span(ns: Ns) -> String {
+    match ns {
+        ..SECOND => format!("{} ms", ns / 1_000_000),
+        _ if ns < 10 * SECOND => format!("{:.1} s", ns as f64 / 1e9),
+        _ => format!("{} s", ns / SECOND),
+    }
+}
+
 /// Says which function has most of the CPU time, where that is much.
-fn hot(projection: &Projection) -> Option<String> {
+fn hot(projection: &Projection, wording: Wording<'_>) -> Option<String> {
     let total = &projection.total;
     if total.cores(projection.elapsed()) < MUCH_CPU {
         return None;
@@ -154,10 +277,10 @@ fn hot(projection: &Projection) -> Option<String> {
     if !stands_out || hottest.role == Role::Marker {
         return None;
     }
-    let name = &hottest.location(Metric::Cpu).function;
+    let name = (wording.function)(hottest.location(Metric::Cpu));
     let mut text = format!("{:.0} % of the CPU time is in {name}", share * 100.0);
     if let Some(entry) = hottest.entry(Metric::Cpu) {
-        text.push_str(&format!(", calling {}", entry.function));
+        text.push_str(&format!(", calling {}", (wording.function)(entry)));
     }
     Some(text)
 }

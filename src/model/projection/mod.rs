@@ -19,6 +19,7 @@
 //! confidence, insight    precision of a figure; the sentence above the rows
 //! sampling_error         whether two figures differ
 //! label                  what a row is called
+//! locks                  what the threads waited for, who held it, and where
 //! waits, monitor         what a blocked thread waits for, as text; entering a Java monitor
 //! ```
 
@@ -35,6 +36,7 @@ mod insight;
 mod kernel_entry;
 mod label;
 mod lines;
+mod locks;
 mod methods;
 mod monitor;
 mod nodes;
@@ -75,8 +77,9 @@ pub use confidence::{Confidence, HITS_NEEDED, confidence, seconds_for_one_percen
 pub use filter::role_of;
 pub use group::{ALL, INTERNAL, NO_MATCH};
 pub(in crate::model) use idle_marks::{Mark, mark};
-pub use insight::{About, Insight, asked as asked_for_insight, insight};
+pub use insight::{About, Insight, Wording, asked as asked_for_insight, insight};
 pub use label::{Label, label};
+pub use locks::{HeldBy, Lock, Place, Stuck};
 pub use methods::Method;
 pub(in crate::model) use monitor::is_enter as is_monitor_enter;
 pub use nodes::Siblings;
@@ -153,6 +156,9 @@ pub struct Projection {
     pub collectors_cpu_ns: u64,
     /// Wall time of shown stacks with frames whose names are still read.
     unnamed_ns: u64,
+    /// What shown threads waited for, where that is known; most waited time first.
+    pub locks: Vec<Lock>,
+    pub deadlocks: Vec<Vec<Stuck>>,
     /// Ordered by name.
     pub groups: Vec<Group>,
     nodes: nodes::Nodes,
@@ -174,6 +180,8 @@ impl Projection {
             now: Now::default(),
             collectors_cpu_ns: 0,
             unnamed_ns: 0,
+            locks: Vec::new(),
+            deadlocks: Vec::new(),
             groups: Vec::new(),
             nodes: nodes::Nodes::default(),
             seen: Vec::new(),
@@ -357,6 +365,8 @@ impl Projector {
             shown.seen.iter().map(|seen| (seen.thread, trees.attached[seen.cell as usize]));
         let seen = attached.filter(|(_, node)| *node != columns::NONE).collect();
 
+        let locks = std::mem::take(&mut shown.waited).locks(snapshot, rows, verdicts);
+        let deadlocks = locks::deadlocks(snapshot, rows, verdicts);
         let mut trend = shown.trend.take();
         if let Some(trend) = &mut trend {
             *part_count = trend.part_count();
@@ -398,6 +408,8 @@ impl Projector {
             now,
             collectors_cpu_ns: shown.collectors_cpu_ns,
             unnamed_ns,
+            locks,
+            deadlocks,
             groups,
             nodes: trees.nodes,
             seen,

@@ -2,6 +2,7 @@
 
 mod filters;
 mod label;
+mod locks;
 mod mine;
 mod paths;
 mod properties;
@@ -118,6 +119,7 @@ impl World {
             tables: self.interner.tables(),
             history: History::default(),
             threads: [].into(),
+            deadlocks: Arc::default(),
             notice: None,
             stopped: false,
         }

@@ -80,6 +80,19 @@ impl Observation {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     Observation(Observation),
+    /// The thread still is in the wait in which it was last observed. Another thread may hold what
+    /// it waits for by now, or hold it elsewhere.
+    StillBlocked {
+        at: Ns,
+        thread: ThreadKey,
+        blocker: RawBlocker,
+    },
+    /// All deadlocks there are: of each, its threads in the order in which they wait for each
+    /// other. Sent when they change.
+    Deadlocks {
+        at: Ns,
+        cycles: Vec<Vec<ThreadKey>>,
+    },
     /// Every thread of `pid` was observed, at or before `at`; those that sent no
     /// [`Event::Observation`] since the tick before were *blocked and unmoved*: same stack, same
     /// state.

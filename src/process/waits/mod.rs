@@ -22,10 +22,13 @@ use crate::model::projection::waits::{
     Answer, Asked, FUTEX_LOCK_PI, FUTEX_LOCK_PI2, FUTEX_WAIT, FUTEX_WAIT_BITSET, Facts, Lock,
     NAMED, Object, Time, Timer, WaitsFor, describe, read_call,
 };
-use crate::model::vocabulary::event::Counters;
+use crate::model::vocabulary::blocker::{BlockerKind, RawHolder};
+use crate::model::vocabulary::event::{Counters, Syscall};
 use crate::model::vocabulary::frame::{Ns, SECOND, ThreadKey};
 use crate::model::vocabulary::text::clean_bytes;
-use crate::process::blockers::{mutex_owner, pi_owner};
+use crate::process::blockers::{
+    BlockedThread, file_lock_holder, mutex_owner, native_blocker, pi_owner,
+};
 use crate::process::memory::{Memory, ReadMemory};
 use crate::process::target;
 use crate::process::threads::{Doing, Tasks, ThreadFiles};
@@ -90,7 +93,10 @@ impl Waits {
         let mut facts = Facts::default();
         match object {
             Object::Nothing | Object::Child(_) => {}
-            Object::Fd(fd) => self.name(&mut facts, thread, fd),
+            Object::Fd(fd) => {
+                self.name(&mut facts, thread, fd);
+                facts.holder = thread.file_lock_holder(&asked.call);
+            }
             Object::Epoll(fd) => {
                 facts.watched =
                     *self.epolls.entry((thread.pid, fd)).or_insert_with(|| thread.watched(fd));
@@ -264,6 +270,25 @@ impl Thread {
         let seconds = i64::try_from(self.memory.read_u64(at)?).ok()?.unsigned_abs();
         let part = self.memory.read_u64(at.checked_add(8)?)?.checked_mul(unit)?;
         (part < SECOND).then(|| seconds.saturating_mul(SECOND).saturating_add(part))
+    }
+
+    /// Returns who holds the file lock that the thread waits for: `process 4711 (postgres)`.
+    fn file_lock_holder(&self, call: &Syscall) -> Option<String> {
+        let numbered = |number: u32| self.thread_numbered(number);
+        let waits = BlockedThread {
+            pid: self.pid,
+            tid: self.tid,
+            memory: &self.memory,
+            thread_id: &numbered,
+        };
+        let lock =
+            native_blocker(&waits, call).filter(|lock| lock.kind == BlockerKind::FileLock)?;
+        let RawHolder::Thread { pid, .. } = file_lock_holder(self.pid, call, lock.object) else {
+            return None;
+        };
+        let name = read_file(&format!("/proc/{pid}/comm"), 64)?;
+        let name = clean_bytes(name.strip_suffix(b"\n").unwrap_or(&name), 64);
+        Some(format!("process {pid} ({name})"))
     }
 
     fn mutex_owner(&self, at: u64, value: u32) -> Option<u32> {

@@ -176,7 +176,7 @@ impl<M: ReadMemory> Jvm<M> {
         }
         let code = CodeCache::new(heaps);
         let anchors = Anchors::new(Places::of(&structs));
-        let blockers = Blockers::of(&structs, &layout);
+        let blockers = Blockers::of(&structs, &layout, &objects);
         Ok(Jvm {
             virtuals,
             anchors,

@@ -235,6 +235,10 @@ impl<M: ReadMemory> Unwinder for FramehopUnwinder<M> {
         Some((frame, self.runtime.found.as_deref_mut()?.waits_for(sp, callee)?))
     }
 
+    fn reads_blockers(&self) -> bool {
+        self.runtime.found.is_some()
+    }
+
     fn blocker(&mut self, sp: u64) -> Option<RawBlocker> {
         self.runtime.found.as_deref_mut()?.blocker(sp)
     }

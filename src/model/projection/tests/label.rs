@@ -138,7 +138,7 @@ impl Moment {
         snapshot.threads = self.threads.clone().into();
         snapshot.health = self.health;
         let projection = self.world.project_with(&mut Projector::default(), &snapshot, settings);
-        insight(&snapshot, &projection, 10_000_000, &|_| None)
+        insight(&snapshot, &projection, 10_000_000, &|_| None, Wording::WHOLE)
     }
 
     fn says(&mut self, settings: &Settings) -> String {
@@ -163,8 +163,7 @@ fn the_sentence_is_about_the_longest_wait_that_is_shown() {
 #[test]
 fn that_there_is_nothing_to_see_is_said_of_the_threads_that_pass_the_filters() {
     let mut moment = Moment::new();
-    let idle =
-        Insight { text: "nothing to see: 1 thread waits for work".into(), about: About::Idle };
+    let idle = Insight::new("nothing to see: 1 thread waits for work".into(), About::Idle);
     assert_eq!(moment.insight(&of_threads("^pool")), Some(idle.clone()));
     let all = Settings { level: Level::All, ..of_threads("^pool") };
     assert_eq!(moment.insight(&all), Some(idle), "though it is shown");

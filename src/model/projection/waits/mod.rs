@@ -133,7 +133,7 @@ pub struct Facts {
     pub peer: Option<String>,
     pub path: Option<String>,
     pub time: Option<Time>,
-    /// The name of the thread that holds the mutex.
+    /// The name of the thread that holds the mutex, or of the process that holds the file lock.
     pub holder: Option<String>,
 }
 
@@ -187,7 +187,13 @@ pub fn describe(asked: &Asked, facts: &Facts) -> Option<WaitsFor> {
     };
     Some(match object {
         Object::Nothing => plain(String::new()),
-        Object::Fd(fd) => WaitsFor { what, fd: Some(fd), object: file(fd) },
+        Object::Fd(fd) => {
+            let is_lock = matches!(what, "flock" | "fcntl");
+            let holder = facts.holder.as_ref().filter(|_| is_lock);
+            let held = holder.map(|holder| format!(", held by {holder}"));
+            let object = file(fd) + held.as_deref().unwrap_or_default();
+            WaitsFor { what, fd: Some(fd), object }
+        }
         Object::Epoll(fd) => {
             let object = facts.watched.map_or(String::new(), |n| format!("({})", descriptors(n)));
             WaitsFor { what, fd: Some(fd), object }

@@ -26,7 +26,9 @@ use crate::model::facts::history::{History, Parts};
 use crate::model::facts::interner::Interner;
 use crate::model::facts::packed::Packed;
 use crate::model::facts::recorder::Limits;
-use crate::model::facts::snapshot::{Health, Session, Snapshot, Target, ThreadNow, Wanted};
+use crate::model::facts::snapshot::{
+    Deadlock, Health, Session, Snapshot, Target, ThreadNow, Wanted,
+};
 use crate::model::facts::tables::{BlockerId, FrameId, Holder, NameId, Named, StackId, Tables};
 use crate::model::vocabulary::frame::{FileId, FrameCode, Marker, Ns, RawFrame, SECOND, ThreadKey};
 use crate::model::vocabulary::text::clean;
@@ -103,6 +105,7 @@ pub struct Merger {
     history: Joined,
     /// As of the newest profile that has the thread.
     threads: BTreeMap<ThreadKey, ThreadNow>,
+    deadlocks: Vec<Deadlock>,
     targets: Vec<(Target, usize)>,
     /// By pid, start and command.
     target_at: HashMap<(u32, u64, Arc<str>), usize>,
@@ -137,6 +140,7 @@ impl Merger {
             interner,
             frames: HashMap::new(),
             threads: BTreeMap::new(),
+            deadlocks: Vec::new(),
             targets: Vec::new(),
             target_at: HashMap::new(),
             dropped: 0,
@@ -195,6 +199,7 @@ impl Merger {
         };
         carry.targets();
         carry.threads();
+        carry.deadlocks();
         carry.history();
         let (started, at) = snapshot.history.span();
         self.spans.push((moved(started, later), moved(at.max(started), later)));
@@ -319,6 +324,7 @@ impl Merger {
                 cumulative,
             })?,
             threads: self.threads.into_values().collect(),
+            deadlocks: self.deadlocks.into(),
             notice,
             stopped: false,
         };
@@ -471,6 +477,14 @@ impl Carry<'_> {
             if newest.since <= now.since {
                 *newest = now;
             }
+        }
+    }
+
+    fn deadlocks(&mut self) {
+        for Deadlock { since, threads } in self.snapshot.deadlocks.iter() {
+            let since = moved(*since, self.later);
+            let threads = threads.iter().map(|thread| self.thread(*thread)).collect();
+            self.merger.deadlocks.push(Deadlock { since, threads });
         }
     }
 

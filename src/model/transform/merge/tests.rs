@@ -95,6 +95,7 @@ fn recorded_with(run: &Run, limits: Limits) -> Snapshot {
         tables: view.tables,
         history: view.history,
         threads: view.threads,
+        deadlocks: Arc::default(),
         notice: None,
         stopped: false,
     }

@@ -216,6 +216,7 @@ fn a_snapshot_tells_nothing_of_its_program_host_or_user() {
         tables: Tables::from_parts(parts).expect("sound"),
         history: Default::default(),
         threads: [].into(),
+        deadlocks: Arc::default(),
         notice: Some("secret could not be watched".into()),
         stopped: false,
     };

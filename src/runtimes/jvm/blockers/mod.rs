@@ -25,21 +25,26 @@ mod waiter;
 
 use rustc_hash::FxHashMap;
 
+use crate::clock::monotonic;
 use crate::model::vocabulary::blocker::{BlockerKind, RawBlocker, RawHolder};
-use crate::model::vocabulary::frame::RawName;
+use crate::model::vocabulary::frame::{Ns, RawName};
 use crate::model::vocabulary::text::{NAME_CAP, clean};
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::generated_class_names::class_name;
+use crate::runtimes::jvm::heap_objects::Objects;
 use crate::runtimes::jvm::layout::Layout;
-use crate::runtimes::jvm::vm_structs::Structs;
+use crate::runtimes::jvm::vm_structs::{Missing, Structs};
 use crate::runtimes::jvm::{Jvm, read_limit};
 use places::Places;
-use proof::Proof;
+use proof::{Heap, Proof};
 
 /// Maximum monitors whose owner is remembered, and threads whose handles are.
 const KNOWN_MAX: usize = 1 << 14;
 /// Attempts to find the holder, too.
 const ATTEMPTS: usize = 2;
+/// Time for which what was found out of a monitor counts for other threads that enter it, if its
+/// owner word is the same: the threads of one tick.
+const SHARED_FOR: Ns = 2_000_000;
 /// Maximum dimensions of an array (the Java Virtual Machine Specification, 4.4.1).
 const DIMENSIONS_MAX: usize = 255;
 
@@ -52,11 +57,26 @@ pub struct Blockers {
     handles: FxHashMap<u64, [u64; 2]>,
     /// By monitor: the thread that owned it, which is asked first.
     owners: FxHashMap<u64, u64>,
+    /// By monitor: what was found last for a thread that enters it.
+    entered: FxHashMap<u64, Entered>,
+}
+
+/// What was proven of a monitor that a thread enters.
+struct Entered {
+    at: Ns,
+    owner: u64,
+    /// The object was not moved since this is the same.
+    heap: Heap,
+    blocker: RawBlocker,
 }
 
 impl Blockers {
-    pub fn of(s: &Structs, layout: &Layout) -> Blockers {
-        Blockers { places: Places::of(s, layout), ..Blockers::default() }
+    /// Nothing is read where objects are moved while Java runs (ZGC, Shenandoah): what is read of
+    /// one may be another's by then.
+    pub fn of(s: &Structs, layout: &Layout, objects: &Result<Objects, Missing>) -> Blockers {
+        let stand_still = objects.as_ref().is_ok_and(|objects| !objects.moved_any_time);
+        let places = if stand_still { Places::of(s, layout) } else { None };
+        Blockers { places, ..Blockers::default() }
     }
 }
 
@@ -100,10 +120,21 @@ impl<M: ReadMemory> Jvm<M> {
         let mut last = None;
         for attempt in 0..=ATTEMPTS {
             let waiter = self.waiter(sp, places)?;
+            let owner = self.owner_word(&waiter, places);
+            if let Some(found) = owner.and_then(|owner| self.entered_before(&waiter, owner)) {
+                return Some(found);
+            }
             // A lock that changes hands all the time is still the same lock.
             let mut proof = Proof::begin(self, attempt < ATTEMPTS);
             let found = self.blocker_of(&waiter, places, &mut proof);
-            if found.is_some() && proof.holds(self) {
+            if let Some(blocker) = found
+                && proof.holds(self)
+            {
+                if let Some(owner) = owner
+                    && self.owner_word(&waiter, places) == Some(owner)
+                {
+                    self.remember_entered(&waiter, owner, blocker);
+                }
                 return found;
             }
             if found.is_none() && attempt > 0 {
@@ -113,6 +144,33 @@ impl<M: ReadMemory> Jvm<M> {
         }
         // Objects are being moved.
         Some(RawBlocker { object: 0, class: None, holder: RawHolder::Unknown, ..last? })
+    }
+
+    /// Returns the owner word of the monitor that a thread enters.
+    fn owner_word(&self, waiter: &waiter::Waiter, places: Places) -> Option<u64> {
+        let monitor = Some(waiter.pending).filter(|monitor| *monitor != 0)?;
+        self.memory.read_u64(monitor.checked_add(places.owner)?)
+    }
+
+    /// Returns what was just found for another thread that enters the same monitor. While threads
+    /// enter it, it is not freed, and an owner word that is the same is of the same owner: an
+    /// owner is anonymous only until it leaves for the first time.
+    fn entered_before(&self, waiter: &waiter::Waiter, owner: u64) -> Option<RawBlocker> {
+        let before = self.blockers.entered.get(&waiter.pending)?;
+        let is_new = monotonic().saturating_sub(before.at) < SHARED_FOR;
+        let same = is_new && before.owner == owner && before.heap != Heap::Moving;
+        (same && Heap::read(self) == before.heap).then_some(before.blocker)
+    }
+
+    fn remember_entered(&mut self, waiter: &waiter::Waiter, owner: u64, blocker: RawBlocker) {
+        let heap = Heap::read(self);
+        let entered = &mut self.blockers.entered;
+        if entered.len() >= KNOWN_MAX {
+            entered.clear();
+        }
+        if blocker.kind == BlockerKind::Monitor && blocker.holder != RawHolder::Unknown {
+            entered.insert(waiter.pending, Entered { at: monotonic(), owner, heap, blocker });
+        }
     }
 
     fn blocker_of(

@@ -20,7 +20,7 @@ pub struct Proof {
 
 /// The collector's state in which the objects are read.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Heap {
+pub enum Heap {
     /// No object is moved.
     Still {
         collections: Option<Collections>,
@@ -32,7 +32,7 @@ enum Heap {
 }
 
 impl Heap {
-    fn read<M: ReadMemory>(jvm: &Jvm<M>) -> Heap {
+    pub fn read<M: ReadMemory>(jvm: &Jvm<M>) -> Heap {
         let Ok(objects) = &jvm.objects else { return Heap::Moving };
         let collections = jvm.virtuals.collections(&jvm.memory);
         match collections.is_some_and(|collections| collections.active) {

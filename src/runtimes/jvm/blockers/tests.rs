@@ -112,7 +112,7 @@ fn jvm_with<M: ReadMemory>(memory: M, layout: &Layout) -> Jvm<M> {
         Structs::of_text(&text).with_constant("frame::entry_frame_call_wrapper_offset", -6);
     let mut jvm = jvm_of(memory, layout).in_process(7);
     jvm.anchors = Anchors::new(AnchorPlaces::of(&structs));
-    jvm.blockers = Blockers::of(&structs, layout);
+    jvm.blockers = Blockers { places: Places::of(&structs, layout), ..Blockers::default() };
     jvm.objects = Ok(Objects::made_up());
     jvm
 }

@@ -1,0 +1,394 @@
+//! What blocked threads wait for, and who holds it. It is read after the thread scan, for threads
+//! that were observed blocked in it, and again for waits that go on.
+
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashMap;
+
+use crate::capture::sampler::Core;
+use crate::capture::thread_scan::ThreadScan;
+use crate::clock::monotonic;
+use crate::model::vocabulary::blocker::{BlockerKind, RawBlocker, RawHolder};
+use crate::model::vocabulary::event::{Event, Observation, Seen, Syscall};
+use crate::model::vocabulary::frame::{Ns, SECOND, ThreadKey};
+use crate::process::blockers::{BlockedThread, native_blocker};
+use crate::process::memory::Memory;
+use crate::process::pid_namespaces::ids_inside;
+use crate::unwinder::Unwinder;
+
+/// Maximum blockers read per tick.
+const MAX_READS: usize = 200;
+/// Inverse of the maximum share of time spent on reading: 0.3 %.
+const SHARE: u64 = 333;
+/// Maximum time that is saved up for one tick, ns.
+const MAX_SAVED: Ns = 3_000_000;
+/// The first time after which a wait's blocker is read again; each next one is twice as long.
+const AGAIN: Ns = SECOND / 10;
+const MAX_AGAIN: Ns = 8 * SECOND;
+/// Minimum time between two reads of the ids inside a PID namespace.
+const IDS_AGAIN: Ns = SECOND;
+
+/// The system call futex(2) on x86-64.
+const FUTEX: i32 = 202;
+/// Its argument with the time limit; 0 for none.
+const TIMEOUT: usize = 3;
+
+/// The time that may be spent on reading.
+#[derive(Default)]
+pub(super) struct Allowance {
+    saved: Ns,
+    at: Ns,
+}
+
+impl Allowance {
+    /// Adds the share of the time since the last call.
+    fn refill(&mut self, now: Ns) {
+        let earned = now.saturating_sub(self.at) / SHARE;
+        self.saved = self.saved.saturating_add(earned).min(MAX_SAVED);
+        self.at = now;
+    }
+
+    fn spend(&mut self, ns: Ns) {
+        self.saved = self.saved.saturating_sub(ns);
+    }
+}
+
+/// A wait whose blocker was read, or is to be read when there is time.
+struct Wait {
+    thread: ThreadKey,
+    call: Syscall,
+    blocker: Option<RawBlocker>,
+    /// When it is read again, and how long after the last time.
+    next: Ns,
+    pause: Ns,
+}
+
+/// What the blocked threads of one process wait for.
+pub(super) struct Blockers {
+    pid: u32,
+    memory: Memory,
+    /// By thread id.
+    waits: FxHashMap<u32, Wait>,
+    /// Times of the next reads, with the thread ids. Some are of waits that have ended.
+    due: BTreeSet<(Ns, u32)>,
+    /// Our thread ids by those of the process's own PID namespace; `None` where both are the same.
+    ids: Option<FxHashMap<u32, u32>>,
+    ids_read: Option<Ns>,
+}
+
+impl Blockers {
+    pub fn new(pid: u32) -> Blockers {
+        Blockers {
+            pid,
+            memory: Memory::new(pid),
+            waits: FxHashMap::default(),
+            due: BTreeSet::new(),
+            ids: None,
+            ids_read: None,
+        }
+    }
+
+    /// Forgets all waits: the program was replaced.
+    pub fn clear(&mut self) {
+        *self = Blockers::new(self.pid);
+    }
+
+    /// Returns what a thread waits for that is blocked in `call`, if it still is afterwards.
+    fn read(
+        &mut self,
+        tid: u32,
+        call: &Syscall,
+        scan: &mut ThreadScan,
+        unwinder: &mut dyn Unwinder,
+        now: Ns,
+    ) -> Option<RawBlocker> {
+        if !scan.is_blocked(tid) {
+            return None;
+        }
+        self.read_ids(now);
+        let mut of_runtime = || {
+            let (now_in, sp) = scan.blocked_in(tid).filter(|_| unwinder.reads_blockers())?;
+            (now_in == *call).then(|| unwinder.blocker(sp)).flatten()
+        };
+        let found = match of_runtime() {
+            Some(blocker) => self.with_our_ids(blocker),
+            None => {
+                let thread_id = |inside: u32| self.our_id(inside).filter(|tid| scan.has(*tid));
+                let thread = BlockedThread {
+                    pid: self.pid,
+                    tid,
+                    memory: &self.memory,
+                    thread_id: &thread_id,
+                };
+                // The holder of a file lock takes long to find; see `process::waits`.
+                native_blocker(&thread, call)?
+            }
+        };
+        // Counters that have not moved since the observation prove all that was read meanwhile.
+        scan.still_waits(tid).then_some(found)
+    }
+
+    fn our_id(&self, inside: u32) -> Option<u32> {
+        match &self.ids {
+            None => Some(inside),
+            Some(ids) => ids.get(&inside).copied(),
+        }
+    }
+
+    /// Replaces a thread id of the process's own PID namespace.
+    fn with_our_ids(&self, mut blocker: RawBlocker) -> RawBlocker {
+        if let RawHolder::Thread { tid, .. } = blocker.holder {
+            blocker.holder = match self.our_id(tid) {
+                Some(tid) => RawHolder::Thread { pid: self.pid, tid },
+                None => RawHolder::Unknown,
+            };
+        }
+        blocker
+    }
+
+    fn read_ids(&mut self, now: Ns) {
+        let contained = self.ids_read.is_none() || self.ids.is_some();
+        if contained && self.ids_read.is_none_or(|read| now >= read + IDS_AGAIN) {
+            (self.ids, self.ids_read) = (ids_inside(self.pid), Some(now));
+        }
+    }
+
+    /// Remembers a wait, to read its blocker again.
+    fn remember(&mut self, wait: Wait) {
+        let tid = wait.thread.tid;
+        self.due.insert((wait.next, tid));
+        if let Some(before) = self.waits.insert(tid, wait) {
+            self.due.remove(&(before.next, tid));
+        }
+    }
+
+    fn forget(&mut self, tid: u32) {
+        if let Some(wait) = self.waits.remove(&tid) {
+            self.due.remove(&(wait.next, tid));
+        }
+    }
+
+    /// Removes and returns a wait whose blocker is to be read again by now.
+    fn take_due(&mut self, now: Ns) -> Option<Wait> {
+        while let Some((next, tid)) = self.due.first().copied()
+            && next <= now
+        {
+            self.due.pop_first();
+            if self.waits.get(&tid).is_some_and(|wait| wait.next == next) {
+                return self.waits.remove(&tid);
+            }
+        }
+        None
+    }
+
+    /// Returns the ids of the threads whose blockers are known.
+    pub fn waiting(&self) -> impl Iterator<Item = u32> {
+        self.waits.keys().copied()
+    }
+
+    pub fn thread(&self, tid: u32) -> Option<ThreadKey> {
+        Some(self.waits.get(&tid)?.thread)
+    }
+
+    /// Returns the thread that an endless wait is for.
+    pub fn edge(&self, tid: u32) -> Option<(u32, u32)> {
+        let wait = self.waits.get(&tid)?;
+        let blocker = wait.blocker?;
+        // HotSpot may give entering a monitor a time limit, and then tries again.
+        let endless = blocker.kind == BlockerKind::Monitor
+            || wait.call.number != FUTEX
+            || wait.call.args[TIMEOUT] == 0;
+        match blocker.holder {
+            RawHolder::Thread { pid, tid } if endless && blocker.kind.is_exclusive() => {
+                Some((pid, tid))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Returns whether the call may wait for what another thread or process holds: a futex, a child, a
+/// file lock.
+fn may_be_held(call: &Syscall) -> bool {
+    const F_SETLKW: u64 = 7;
+    const F_OFD_SETLKW: u64 = 38;
+    match call.number {
+        FUTEX | 61 | 73 | 247 => true,
+        72 => matches!(call.args[1] & 0xffff_ffff, F_SETLKW | F_OFD_SETLKW),
+        _ => false,
+    }
+}
+
+impl Core {
+    /// Reads what the threads wait for that were observed blocked since the last tick, and again
+    /// what those wait for whose waits go on. Both within the allowance; the rest has no blocker.
+    pub(super) fn read_blockers(&mut self, now: Ns) {
+        self.allowance.refill(now);
+        let mut left = MAX_READS;
+        if self.once {
+            // One stack of each thread is wanted, and what it waits for: no later tick does it.
+            (left, self.allowance.saved) = (usize::MAX, Ns::MAX);
+        }
+        let mut events = std::mem::take(&mut self.events);
+        for event in &mut events {
+            let Event::Observation(observation) = event else { continue };
+            self.read_blocker_of(observation, now, &mut left);
+        }
+        for index in 0..self.processes.len() {
+            while left > 0
+                && self.allowance.saved > 0
+                && let Some(wait) = self.processes[index].blockers.take_due(now)
+            {
+                left -= 1;
+                events.extend(self.read_again(index, wait, now));
+            }
+        }
+        self.events = events;
+    }
+
+    fn read_blocker_of(&mut self, observation: &mut Observation, now: Ns, left: &mut usize) {
+        let thread = observation.thread;
+        let Some(index) = self.find(thread.pid) else { return };
+        let Seen::Blocked(call) = observation.seen else {
+            self.processes[index].blockers.forget(thread.tid);
+            return;
+        };
+        if !may_be_held(&call) || !self.processes[index].gives_stacks() {
+            return;
+        }
+        let wait = Wait { thread, call, blocker: None, next: now, pause: AGAIN / 2 };
+        if *left == 0 || self.allowance.saved == 0 {
+            self.processes[index].blockers.remember(wait);
+            return;
+        }
+        *left -= 1;
+        observation.blocker = self.read_and_remember(index, wait, now);
+    }
+
+    fn read_again(&mut self, index: usize, wait: Wait, now: Ns) -> Option<Event> {
+        let thread = wait.thread;
+        let blocker = self.read_and_remember(index, wait, now)?;
+        Some(Event::StillBlocked { at: now, thread, blocker })
+    }
+
+    /// Reads the blocker of a wait. If there is one, it is read again after twice the pause.
+    fn read_and_remember(&mut self, index: usize, wait: Wait, now: Ns) -> Option<RawBlocker> {
+        let tid = wait.thread.tid;
+        let blocker = self.read_blocker(index, tid, &wait.call, now);
+        let blockers = &mut self.processes[index].blockers;
+        if blocker.is_none() {
+            blockers.forget(tid);
+            return None;
+        }
+        let pause = (2 * wait.pause).min(MAX_AGAIN);
+        blockers.remember(Wait { blocker, next: now + pause, pause, ..wait });
+        blocker
+    }
+
+    /// Reads at once what a thread waits for, of which that was read before.
+    pub(super) fn read_edge_again(&mut self, index: usize, tid: u32, now: Ns) -> Option<()> {
+        let blockers = &mut self.processes[index].blockers;
+        let call = blockers.waits.get(&tid)?.call;
+        let found = self.read_blocker(index, tid, &call, now)?;
+        self.processes[index].blockers.waits.get_mut(&tid)?.blocker = Some(found);
+        Some(())
+    }
+
+    fn read_blocker(
+        &mut self,
+        index: usize,
+        tid: u32,
+        call: &Syscall,
+        now: Ns,
+    ) -> Option<RawBlocker> {
+        let begin = monotonic();
+        let process = &mut self.processes[index];
+        let unwinder = process.unwinder.as_mut();
+        let found = process.blockers.read(tid, call, &mut process.scan, unwinder, now);
+        self.allowance.spend(monotonic().saturating_sub(begin).max(1));
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wait(tid: u32, next: Ns, holder: RawHolder) -> Wait {
+        let blocker = RawBlocker { kind: BlockerKind::Mutex, object: 0x10, class: None, holder };
+        let call = Syscall { number: FUTEX, args: [0x10, 0x80, 2, 0, 0, 0] };
+        let thread = ThreadKey { pid: 7, tid, start: 1 };
+        Wait { thread, call, blocker: Some(blocker), next, pause: AGAIN }
+    }
+
+    #[test]
+    fn reading_takes_a_small_share_of_the_time() {
+        let mut allowance = Allowance::default();
+        allowance.refill(SECOND);
+        assert_eq!(allowance.saved, MAX_SAVED);
+        allowance.spend(MAX_SAVED + 1);
+        assert_eq!(allowance.saved, 0);
+        (1..=100).for_each(|tick| allowance.refill(SECOND + tick * SECOND / 100));
+        assert!((2_900_000..=3_000_000).contains(&allowance.saved), "{}", allowance.saved);
+        allowance.saved = Ns::MAX;
+        allowance.refill(3 * SECOND);
+        assert_eq!(allowance.saved, MAX_SAVED, "after a dump");
+    }
+
+    #[test]
+    fn a_wait_is_due_once_at_its_newest_time() {
+        let mut blockers = Blockers::new(7);
+        blockers.remember(wait(1, 10, RawHolder::Free));
+        blockers.remember(wait(2, 20, RawHolder::Free));
+        blockers.remember(wait(1, 30, RawHolder::Free));
+        blockers.remember(wait(3, 20, RawHolder::Free));
+        blockers.forget(3);
+        let mut due = |now: Ns| blockers.take_due(now).map(|wait| wait.thread.tid);
+        assert_eq!(
+            [due(19), due(20), due(20), due(30), due(99)],
+            [None, Some(2), None, Some(1), None]
+        );
+        assert!(blockers.due.is_empty() && blockers.waits.is_empty());
+    }
+
+    #[test]
+    fn only_endless_waits_for_a_thread_are_part_of_a_circle() {
+        let held = RawHolder::Thread { pid: 7, tid: 2 };
+        let edge = |change: &dyn Fn(&mut Wait)| {
+            let mut blockers = Blockers::new(7);
+            let mut waits = wait(1, 0, held);
+            change(&mut waits);
+            blockers.remember(waits);
+            blockers.edge(1)
+        };
+        let of_kind = |wait: &mut Wait, kind: BlockerKind| {
+            wait.blocker = wait.blocker.map(|blocker| RawBlocker { kind, ..blocker });
+        };
+        assert_eq!(edge(&|_| {}), Some((7, 2)));
+        assert_eq!(edge(&|wait| wait.call.args[TIMEOUT] = 0x7f00), None, "it ends by itself");
+        let monitor = |wait: &mut Wait| {
+            wait.call.args[TIMEOUT] = 0x7f00;
+            of_kind(wait, BlockerKind::Monitor);
+        };
+        assert_eq!(edge(&monitor), Some((7, 2)), "the virtual machine tries again");
+        for kind in [BlockerKind::Semaphore, BlockerKind::Notify, BlockerKind::Condition] {
+            assert_eq!(edge(&|wait| of_kind(wait, kind)), None, "{kind:?}");
+        }
+        for holder in [RawHolder::Unknown, RawHolder::Free, RawHolder::Readers(1)] {
+            let change = |wait: &mut Wait| {
+                wait.blocker = wait.blocker.map(|blocker| RawBlocker { holder, ..blocker });
+            };
+            assert_eq!(edge(&change), None, "{holder:?}");
+        }
+        assert_eq!(edge(&|wait| wait.blocker = None), None, "it was not read yet");
+    }
+
+    #[test]
+    fn calls_that_no_thread_can_end_are_not_read() {
+        let call = |number, command| Syscall { number, args: [3, command, 0, 0, 0, 0] };
+        let held = [(FUTEX, 0), (61, 0), (73, 2), (247, 0), (72, 7), (72, 38)];
+        assert!(held.iter().all(|(number, command)| may_be_held(&call(*number, *command))));
+        let others = [(0, 0), (72, 3), (232, 0), (45, 0), (-1, 0)];
+        assert!(!others.iter().any(|(number, command)| may_be_held(&call(*number, *command))));
+    }
+}

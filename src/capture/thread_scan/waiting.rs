@@ -1,0 +1,43 @@
+//! What a thread that was observed blocked waits for, read while it stays blocked.
+
+use super::{LastSeen, ThreadScan};
+use crate::model::vocabulary::event::Syscall;
+use crate::process::threads::Doing;
+
+impl ThreadScan {
+    /// Returns whether this is a thread of the process.
+    pub fn has(&self, tid: u32) -> bool {
+        self.index
+            .get(&tid)
+            .is_some_and(|index| !matches!(self.known[*index].last, LastSeen::Ended))
+    }
+
+    /// Returns whether the thread was last observed blocked.
+    pub fn is_blocked(&self, tid: u32) -> bool {
+        let known = self.index.get(&tid).map(|index| &self.known[*index]);
+        known.is_some_and(|known| matches!(known.last, LastSeen::Blocked))
+    }
+
+    /// Returns whether the thread still is in the wait in which it was observed: it has not run
+    /// since.
+    pub fn still_waits(&mut self, tid: u32) -> bool {
+        if !self.is_blocked(tid) {
+            return false;
+        }
+        let Some(index) = self.index.get(&tid).copied() else { return false };
+        let known = &mut self.known[index];
+        let Some(before) = known.counters else { return false };
+        self.tasks
+            .counters(&mut known.files)
+            .is_ok_and(|now| now.run_ns == before.run_ns && now.runs == before.runs)
+    }
+
+    /// Returns the system call in which the thread is blocked now, and its stack pointer.
+    pub fn blocked_in(&mut self, tid: u32) -> Option<(Syscall, u64)> {
+        let index = self.index.get(&tid).copied()?;
+        match self.tasks.doing(&mut self.known[index].files) {
+            Ok(Doing::Blocked { call, sp, .. }) => Some((call, sp)),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The locks that threads waited for, and deadlocks.
+
+use std::io;
+
+use super::{Page, Report, WIDTH, seconds};
+use crate::formats::ascii::{ascii, fit};
+use crate::model::facts::tables::Holder;
+use crate::model::projection::{HeldBy, Lock, Place, Stuck};
+
+/// Maximum locks, and maximum holders of each.
+const LOCKS: usize = 10;
+const HOLDERS: usize = 3;
+/// Columns before what is waited for.
+const INDENT: usize = 43;
+
+/// Writes each deadlock as the circle of its threads.
+pub fn deadlocks(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
+    for deadlock in &report.projection.deadlocks {
+        page.title("DEADLOCK: each of these threads waits for the next, the last for the first")?;
+        for stuck in deadlock {
+            page.line(&stuck_line(report, stuck))?;
+        }
+    }
+    Ok(())
+}
+
+fn stuck_line(report: &Report<'_>, stuck: &Stuck) -> String {
+    let mut line =
+        format!("  {:<15}  {}", fit(&stuck.name, 15), innermost(&stuck.place, WIDTH / 2));
+    if let Some(blocker) = report.snapshot.tables.blocker(stuck.blocker) {
+        let object = format!("{:#x}", blocker.object);
+        let class = blocker.class.as_ref().map(|class| format!(" of {class}")).unwrap_or_default();
+        line.push_str(&format!(", waits for {}{} {object}", blocker.kind.word(), ascii(&class)));
+    }
+    line
+}
+
+/// Writes what threads waited for, with those who held it meanwhile.
+pub fn locks(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
+    let locks = &report.projection.locks;
+    if locks.is_empty() {
+        return Ok(());
+    }
+    page.title("LOCKS    SECONDS WAITED  THREADS  LONGEST  WHAT, and who held it meanwhile")?;
+    for lock in locks.iter().take(LOCKS) {
+        let mut line = format!(
+            "{:>23.3}  {:>7}  {:>7.3}  ",
+            seconds(lock.waited_ns),
+            lock.threads,
+            seconds(lock.longest_ns)
+        );
+        line.push_str(&fit(&what(lock), WIDTH - line.len()));
+        page.line(&line)?;
+        if let Some((place, _)) = lock.waiting_in.first() {
+            let place = innermost(place, WIDTH - INDENT - "waits in ".len());
+            page.line(&format!("{:INDENT$}waits in {place}", ""))?;
+        }
+        for held in lock.holders.iter().take(HOLDERS) {
+            let line = format!("{:>23.3}", seconds(held.waited_ns));
+            page.line(&format!("{line:INDENT$}{}", held_by(held, WIDTH - INDENT)))?;
+        }
+    }
+    match locks.len().saturating_sub(LOCKS) {
+        0 => Ok(()),
+        more => page.line(&format!("  and {more} more")),
+    }
+}
+
+/// `monitor of com.acme.TaxTable 0x7f5a01c8`.
+fn what(lock: &Lock) -> String {
+    let class = lock.class.as_ref().map(|class| format!(" of {class}")).unwrap_or_default();
+    format!("{}{} {:#x}", lock.kind.word(), ascii(&class), lock.object)
+}
+
+fn held_by(held: &HeldBy, width: usize) -> String {
+    match held.holder {
+        Holder::Unknown => "holder unknown".into(),
+        Holder::Free => "just released".into(),
+        Holder::Thread { .. } => {
+            let name = format!("held by {}", ascii(&held.name));
+            match held.place.is_empty() {
+                true => name,
+                false => {
+                    let room = width.saturating_sub(name.len() + 4);
+                    format!("{name} in {}", innermost(&held.place, room))
+                }
+            }
+        }
+        Holder::Foreign { pid, tid } => format!("held by thread {tid} of process {pid}"),
+        Holder::Readers(1) => "held by one reader".into(),
+        Holder::Readers(count) => format!("held by {count} readers"),
+        Holder::Unmounted => "held by a virtual thread that does not run".into(),
+    }
+}
+
+/// Returns the functions, outermost first: as many of the innermost as fit, one at least.
+fn innermost(place: &Place, width: usize) -> String {
+    let mut text = String::new();
+    for location in place.iter().rev() {
+        let name = ascii(&location.function);
+        if text.is_empty() {
+            text = fit(&name, width);
+        } else if text.len() + name.len() + 4 <= width {
+            text = format!("{name} -> {text}");
+        } else {
+            break;
+        }
+    }
+    text
+}

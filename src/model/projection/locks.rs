@@ -1,0 +1,286 @@
+//! What the shown threads waited for in a range, by lock: how long, who held it, and where.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::filter::Verdicts;
+use super::rows::Rows;
+use crate::model::facts::fact::{FactKey, Weights};
+use crate::model::facts::snapshot::{Deadlock, Snapshot};
+use crate::model::facts::tables::{Blocker, BlockerId, Holder, Location, StackId, Tables};
+use crate::model::vocabulary::blocker::BlockerKind;
+use crate::model::vocabulary::frame::{Ns, ThreadKey};
+use crate::model::vocabulary::role::Role;
+
+/// Maximum locks of a range, those with most waited time.
+const MAX_LOCKS: usize = 20;
+/// Maximum places in which a lock was waited for, and maximum holders with their places.
+const MAX_PLACES: usize = 8;
+
+/// A lock, or another object that a thread holds while others wait for it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Lock {
+    pub kind: BlockerKind,
+    pub pid: u32,
+    /// See [`Blocker::object`].
+    pub object: u64,
+    pub class: Option<Arc<str>>,
+    /// Thread time waited in the range, ns.
+    pub waited_ns: u64,
+    /// Number of threads that waited.
+    pub threads: u32,
+    /// The longest unbroken wait, ns; its start, and its thread.
+    pub longest_ns: u64,
+    pub longest_from: Ns,
+    pub longest_thread: ThreadKey,
+    /// Where threads waited, with their time, ns; the longest time first.
+    pub waiting_in: Vec<(Place, u64)>,
+    /// Who held it meanwhile; the longest waited time first.
+    pub holders: Vec<HeldBy>,
+    /// Number of threads that are known to have held it.
+    pub holder_count: u32,
+}
+
+/// A holder, and the time that threads waited for it, ns.
+#[derive(Clone, PartialEq, Debug)]
+pub struct HeldBy {
+    pub holder: Holder,
+    /// The thread's name; empty if it is unknown.
+    pub name: Arc<str>,
+    /// Where it was when the waits were observed.
+    pub place: Place,
+    pub waited_ns: u64,
+}
+
+/// The user's innermost functions of a stack, at most [`MAX_DEPTH`], outermost first. Where the
+/// user has none, a library's. Empty if that is unknown.
+pub type Place = Vec<Arc<Location>>;
+
+/// Maximum functions of a [`Place`].
+const MAX_DEPTH: usize = 3;
+
+/// A thread of a deadlock.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Stuck {
+    pub thread: ThreadKey,
+    pub name: Arc<str>,
+    pub place: Place,
+    pub blocker: BlockerId,
+}
+
+/// Returns the threads of each deadlock, in the order in which they wait for each other.
+pub(super) fn deadlocks(snapshot: &Snapshot, rows: &Rows, verdicts: &Verdicts) -> Vec<Vec<Stuck>> {
+    let mut places = Places::new(snapshot, rows, verdicts);
+    let mut stuck = |key: &ThreadKey| {
+        let now = snapshot.threads.iter().find(|now| now.thread == *key)?;
+        let name = snapshot.tables.name(now.name).clone();
+        let place = places.of(now.stack);
+        Some(Stuck { thread: *key, name, place: places.place(&place), blocker: now.blocker })
+    };
+    let threads = |deadlock: &Deadlock| deadlock.threads.iter().filter_map(&mut stuck).collect();
+    snapshot.deadlocks.iter().map(threads).collect()
+}
+
+impl Lock {
+    /// Returns the holder for which threads waited longest, if one is known for most of the time.
+    pub fn main_holder(&self) -> Option<&HeldBy> {
+        self.holders
+            .iter()
+            .find(|held| matches!(held.holder, Holder::Thread { .. } | Holder::Foreign { .. }))
+    }
+}
+
+/// The waits of the shown threads with known blockers.
+#[derive(Default)]
+pub(super) struct Waited {
+    by_wait: FxHashMap<(BlockerId, StackId, ThreadKey), Weights>,
+}
+
+impl Waited {
+    pub(super) fn add(&mut self, key: &FactKey, weights: &Weights) {
+        if key.blocker != BlockerId::NONE {
+            self.by_wait.entry((key.blocker, key.stack, key.thread)).or_default().add(weights);
+        }
+    }
+
+    /// Sums the waits up, by lock. Those with most waited time come first.
+    pub(super) fn locks(self, snapshot: &Snapshot, rows: &Rows, verdicts: &Verdicts) -> Vec<Lock> {
+        let mut places = Places::new(snapshot, rows, verdicts);
+        let mut sums: BTreeMap<(u32, u64, BlockerKind), Sum> = BTreeMap::new();
+        for ((id, stack, thread), weights) in &self.by_wait {
+            let Some(blocker) = snapshot.tables.blocker(*id).filter(|found| is_lock(found)) else {
+                continue;
+            };
+            let sum = sums.entry((blocker.pid, blocker.object, blocker.kind)).or_default();
+            sum.add(blocker, places.of(*stack), *thread, weights, &mut places);
+        }
+        let mut locks: Vec<Lock> =
+            sums.into_iter().map(|(key, sum)| sum.lock(key, &places)).collect();
+        locks.sort_by_key(|lock| (std::cmp::Reverse(lock.waited_ns), lock.pid, lock.object));
+        locks.truncate(MAX_LOCKS);
+        locks
+    }
+}
+
+/// Returns whether a thread holds the object while others wait for it, and it is known which one.
+fn is_lock(blocker: &Blocker) -> bool {
+    let kind = match blocker.kind {
+        BlockerKind::Notify | BlockerKind::Condition | BlockerKind::Parked | BlockerKind::Child => {
+            false
+        }
+        BlockerKind::Monitor
+        | BlockerKind::OwnedLock
+        | BlockerKind::Semaphore
+        | BlockerKind::Latch
+        | BlockerKind::Future
+        | BlockerKind::ThreadEnd
+        | BlockerKind::ClassInit
+        | BlockerKind::Mutex
+        | BlockerKind::RwLock
+        | BlockerKind::FileLock => true,
+    };
+    // 0: not proven.
+    kind && blocker.object != 0
+}
+
+#[derive(Default)]
+struct Sum {
+    class: Option<Arc<str>>,
+    waited_ns: u64,
+    threads: FxHashSet<ThreadKey>,
+    longest: Option<(u64, std::cmp::Reverse<Ns>, ThreadKey)>,
+    /// By location of [`Places`].
+    waiting_in: BTreeMap<Path, u64>,
+    holders: BTreeMap<(Held, Path), (Holder, u64)>,
+}
+
+/// A holder without what differs from wait to wait.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Held {
+    Thread(ThreadKey),
+    Foreign(u32, u32),
+    Other(Holder),
+}
+
+impl Sum {
+    fn add(
+        &mut self,
+        blocker: &Blocker,
+        place: Path,
+        thread: ThreadKey,
+        weights: &Weights,
+        places: &mut Places<'_>,
+    ) {
+        let ns = weights.wall_ns;
+        self.class = self.class.take().or_else(|| blocker.class.clone());
+        self.waited_ns += ns;
+        self.threads.insert(thread);
+        let longest = (weights.longest_ns, std::cmp::Reverse(weights.longest_from), thread);
+        self.longest = self.longest.max(Some(longest));
+        *self.waiting_in.entry(place).or_default() += ns;
+        let (held, held_in) = match blocker.holder {
+            Holder::Thread { thread, stack, .. } => (Held::Thread(thread), places.of(stack)),
+            Holder::Foreign { pid, tid } => (Held::Foreign(pid, tid), Path::default()),
+            other => (Held::Other(other), Path::default()),
+        };
+        self.holders.entry((held, held_in)).or_insert((blocker.holder, 0)).1 += ns;
+    }
+
+    fn lock(self, (pid, object, kind): (u32, u64, BlockerKind), places: &Places<'_>) -> Lock {
+        let (longest_ns, longest_from, longest_thread) = match self.longest {
+            Some((ns, std::cmp::Reverse(from), thread)) => (ns, from, thread),
+            None => (0, 0, ThreadKey::unknown(pid)),
+        };
+        let mut waiting_in: Vec<(Place, u64)> = (self.waiting_in.into_iter())
+            .filter(|(place, _)| !place.is_empty())
+            .map(|(place, ns)| (places.place(&place), ns))
+            .collect();
+        waiting_in.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        waiting_in.truncate(MAX_PLACES);
+        let mut holders: Vec<HeldBy> = (self.holders.into_iter())
+            .map(|((_, place), (holder, waited_ns))| HeldBy {
+                holder,
+                name: match holder {
+                    Holder::Thread { name, .. } => places.tables.name(name).clone(),
+                    _ => "".into(),
+                },
+                place: places.place(&place),
+                waited_ns,
+            })
+            .collect();
+        holders.sort_by(|a, b| {
+            b.waited_ns
+                .cmp(&a.waited_ns)
+                .then_with(|| (&a.name, a.holder).cmp(&(&b.name, b.holder)))
+        });
+        let of_threads = holders.iter().filter_map(|held| match held.holder {
+            Holder::Thread { thread, .. } => Some(thread),
+            _ => None,
+        });
+        let holder_count = of_threads.collect::<FxHashSet<ThreadKey>>().len() as u32;
+        holders.truncate(MAX_PLACES);
+        Lock {
+            kind,
+            pid,
+            object,
+            class: self.class,
+            waited_ns: self.waited_ns,
+            threads: self.threads.len() as u32,
+            longest_ns,
+            longest_from,
+            longest_thread,
+            waiting_in,
+            holders,
+            holder_count,
+        }
+    }
+}
+
+/// A [`Place`] by numbers of [`Rows`].
+type Path = Vec<u32>;
+
+/// Where each stack is.
+struct Places<'a> {
+    tables: &'a Tables,
+    rows: &'a Rows,
+    verdicts: &'a Verdicts,
+    known: FxHashMap<StackId, Path>,
+}
+
+impl<'a> Places<'a> {
+    fn new(snapshot: &'a Snapshot, rows: &'a Rows, verdicts: &'a Verdicts) -> Places<'a> {
+        Places { tables: &snapshot.tables, rows, verdicts, known: FxHashMap::default() }
+    }
+
+    fn of(&mut self, stack: StackId) -> Path {
+        if let Some(known) = self.known.get(&stack) {
+            return known.clone();
+        }
+        let frames = self.tables.frames_innermost_first(stack);
+        let locations = frames.flat_map(|frame| self.rows.of_frame(frame).iter().rev().copied());
+        let (mut path, mut of_library) = (Path::new(), None);
+        for location in locations {
+            match self.verdicts.of_location(location).role {
+                // A recursion is one function.
+                Role::App if path.last() != Some(&location) => path.push(location),
+                Role::Library => of_library = of_library.or(Some(location)),
+                _ => {}
+            }
+            if path.len() == MAX_DEPTH {
+                break;
+            }
+        }
+        if path.is_empty() {
+            path.extend(of_library);
+        }
+        path.reverse();
+        self.known.insert(stack, path.clone());
+        path
+    }
+
+    fn place(&self, path: &Path) -> Place {
+        path.iter().map(|location| self.rows.location(*location).clone()).collect()
+    }
+}

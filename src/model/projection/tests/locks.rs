@@ -1,0 +1,195 @@
+//! What threads waited for, who held it and where; the sentences about it.
+
+use super::*;
+use crate::model::facts::snapshot::{Deadlock, ThreadNow};
+use crate::model::facts::tables::{Blocker, BlockerId, Holder, NameId, StackId};
+use crate::model::projection::settings::Level;
+use crate::model::vocabulary::blocker::BlockerKind;
+use crate::model::vocabulary::frame::SECOND;
+
+const HELD: &str = "start;Rules::reload;Rules::fetch;sleep_until;libc.so.6!clock_nanosleep";
+const WAITS: &str = "start;rate_for;libc.so.6!pthread_mutex_lock;libc.so.6!__lll_lock_wait";
+
+fn mine() -> Settings {
+    Settings { level: Level::Mine, ..Settings::default() }
+}
+
+impl World {
+    /// Adds a fact of a thread that waits for a lock, in ms.
+    fn waits(&mut self, thread: &str, ms: u64, blocker: Blocker) -> BlockerId {
+        let id = self.interner.blocker(blocker);
+        let weights = self.fact(thread, WAITS, State::Lock, ms * MS);
+        (weights.longest_ns, weights.longest_from) = (ms * MS, 7);
+        self.facts.last_mut().expect("just added").0.blocker = id;
+        id
+    }
+
+    /// A lock that a thread holds in `stack`.
+    fn held_by(&mut self, object: u64, thread: &str, stack: &str) -> Blocker {
+        self.fact(thread, stack, State::Sleep, MS);
+        let (key, _) = *self.facts.last().expect("just added");
+        let holder = Holder::Thread { thread: key.thread, name: key.name, stack: key.stack };
+        Blocker { kind: BlockerKind::Mutex, pid: 1, object, class: None, holder }
+    }
+}
+
+const MS: u64 = SECOND / 1000;
+
+#[test]
+fn waits_are_summed_by_lock_with_their_holders() {
+    let mut world = World::new();
+    let held = world.held_by(0x10, "timer", HELD);
+    let other = world.held_by(0x10, "admin", "start;audit;libc.so.6!write");
+    let elsewhere = world.held_by(0x20, "timer", HELD);
+    world.waits("http-1", 300, held.clone());
+    world.waits("http-1", 100, other);
+    world.waits("http-2", 200, held.clone());
+    world.waits("http-3", 50, elsewhere);
+    world.waits("http-3", 20, Blocker { holder: Holder::Unknown, ..held });
+    let projection = world.project(&mine());
+    let name = |place: &Place| -> Vec<String> {
+        place.iter().map(|location| location.function.to_string()).collect()
+    };
+    let locks: Vec<_> =
+        projection.locks.iter().map(|l| (l.object, l.waited_ns, l.threads)).collect();
+    assert_eq!(locks, [(0x10, 620 * MS, 3), (0x20, 50 * MS, 1)]);
+    let lock = &projection.locks[0];
+    assert_eq!((lock.longest_ns, lock.longest_from, lock.holder_count), (300 * MS, 7, 2));
+    assert_eq!(
+        (&name(&lock.waiting_in[0].0)[..], lock.waiting_in[0].1),
+        (&["start".to_owned(), "rate_for".into()][..], 620 * MS)
+    );
+    let holders: Vec<_> =
+        lock.holders.iter().map(|h| (&*h.name, h.waited_ns, name(&h.place))).collect();
+    let place = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    assert_eq!(
+        holders,
+        [
+            ("timer", 500 * MS, place(&["Rules::reload", "Rules::fetch", "sleep_until"])),
+            ("admin", 100 * MS, place(&["start", "audit"])),
+            ("", 20 * MS, place(&[])),
+        ]
+    );
+    assert_eq!(lock.main_holder().map(|held| &*held.name), Some("timer"));
+}
+
+#[test]
+fn a_lock_is_named_with_its_holder_where_much_time_waits_for_it() {
+    // Waited ms, other busy ms, whether it is said.
+    for (waited, busy, said) in
+        [(300, 100, true), (60, 400, true), (40, 1, false), (60, 800, false)]
+    {
+        let mut world = World::new();
+        let held = world.held_by(0x10, "timer", HELD);
+        world.waits("http-1", waited, held.clone());
+        world.waits("http-2", 1, held);
+        world.fact("main", "start;serve", State::Io, busy * MS);
+        let insight = says(&mut world);
+        let found = insight.as_ref().is_some_and(|found| found.text.contains("wait for one mutex"));
+        assert_eq!(found, said, "{waited} {busy}: {insight:?}");
+        if found {
+            let more = insight.and_then(|found| found.more);
+            let expected = "held by timer in Rules::reload > Rules::fetch > sleep_until";
+            assert_eq!(more.as_deref(), Some(expected));
+        }
+    }
+}
+
+#[test]
+fn a_lock_without_a_known_holder_is_no_sentence_of_this_kind() {
+    let mut world = World::new();
+    let held = world.held_by(0x10, "timer", HELD);
+    for holder in [Holder::Unknown, Holder::Free, Holder::Readers(2), Holder::Unmounted] {
+        world.waits("http-1", 300, Blocker { holder, ..held.clone() });
+    }
+    assert_eq!(says(&mut world), None);
+    let foreign = Holder::Foreign { pid: 77, tid: 78 };
+    world.waits("http-1", 1, Blocker { holder: foreign, class: Some("a.Table".into()), ..held });
+    let found = says(&mut world).expect("its holder is known");
+    assert_eq!(
+        found.text,
+        "1 thread waits for mutex a.Table: 100 % of the busy time, up to 300 ms"
+    );
+    assert_eq!(found.more.as_deref(), Some("held by process 77"));
+}
+
+#[test]
+fn an_object_that_is_not_proven_is_no_lock() {
+    let mut world = World::new();
+    let held = world.held_by(0, "timer", HELD);
+    world.waits("http-1", 300, held.clone());
+    world.waits("http-1", 300, Blocker { kind: BlockerKind::Child, object: 77, ..held.clone() });
+    world.waits("http-1", 300, Blocker { kind: BlockerKind::Condition, object: 77, ..held });
+    assert!(world.project(&mine()).locks.is_empty());
+}
+
+#[test]
+fn a_recursion_is_one_function_of_a_place() {
+    let mut world = World::new();
+    let held = world.held_by(0x10, "timer", "start;walk;walk;walk;libc.so.6!write");
+    world.waits("http-1", 300, held);
+    let projection = world.project(&mine());
+    let place: Vec<&str> =
+        projection.locks[0].holders[0].place.iter().map(|location| &*location.function).collect();
+    assert_eq!(place, ["start", "walk"]);
+}
+
+#[test]
+fn waiting_for_work_is_no_wait_for_a_lock() {
+    let mut world = World::new();
+    let held = world.held_by(0x10, "timer", HELD);
+    let id = world.interner.blocker(held);
+    world.fact("pool-1", "start_thread;loop;epoll_wait", State::Poll, 500 * MS);
+    world.facts.last_mut().expect("just added").0.blocker = id;
+    assert!(world.project(&mine()).locks.is_empty());
+}
+
+#[test]
+fn a_deadlock_goes_before_all_else() {
+    let mut world = World::new();
+    let held = world.held_by(0x10, "timer", HELD);
+    world.waits("http-1", 300, held.clone());
+    let mut snapshot = world.snapshot();
+    snapshot.health.losses.stops = 3;
+    let threads: Vec<ThreadNow> = world.facts.iter().map(|(key, _)| now(key)).collect();
+    let keys: Vec<ThreadKey> = threads.iter().map(|now| now.thread).collect();
+    snapshot.threads = threads.into();
+    snapshot.deadlocks = [Deadlock { since: 1, threads: keys.into() }].into();
+    let projection = world.project_with(&mut Projector::default(), &snapshot, &mine());
+    let found = insight(&snapshot, &projection, 10_000_000, &|_| None, Wording::WHOLE).unwrap();
+    assert_eq!(found.text, "deadlock: timer and http-1 wait for each other");
+    assert_eq!(found.more.as_deref(), Some("timer in sleep_until, http-1 in rate_for"));
+    assert_eq!(found.about, About::Target);
+}
+
+fn now(key: &FactKey) -> ThreadNow {
+    ThreadNow {
+        thread: key.thread,
+        name: key.name,
+        stack: key.stack,
+        state: key.state,
+        since: 0,
+        syscall: None,
+        blocker: key.blocker,
+        run_ns: 0,
+        recovered: false,
+    }
+}
+
+fn says(world: &mut World) -> Option<Insight> {
+    let snapshot = world.snapshot();
+    let projection = world.project_with(&mut Projector::default(), &snapshot, &mine());
+    insight(&snapshot, &projection, 10_000_000, &|_| None, Wording::WHOLE)
+}
+
+#[test]
+fn names_and_stacks_that_tables_lack_do_no_harm() {
+    let mut world = World::new();
+    let held = world.held_by(0x10, "timer", HELD);
+    let thread = ThreadKey { pid: 1, tid: 9, start: 1 };
+    let holder = Holder::Thread { thread, name: NameId(1 << 30), stack: StackId(1 << 30) };
+    world.waits("http-1", 300, Blocker { holder, ..held });
+    assert_eq!(world.project(&mine()).locks[0].holder_count, 1);
+    world.facts.last_mut().expect("just added").0.blocker = BlockerId(1 << 30);
+    assert!(world.project(&mine()).locks.is_empty());
+}

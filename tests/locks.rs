@@ -1,0 +1,150 @@
+//! Locks, their holders and deadlocks, in what the program writes.
+
+mod common;
+
+use std::process::Command;
+
+use common::{Running, build};
+use serde_json::Value;
+
+fn sampletop(target: &Running, args: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+    command.arg(args[0]).args(["-p", &target.pid().to_string()]).args(&args[1..]);
+    let output = command.output().expect("sampletop starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn json(target: &Running, args: &[&str]) -> Value {
+    let text = sampletop(target, &[args, &["--format", "json"]].concat());
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// Starts the program, whose threads then wait for each other.
+fn start(how: &str) -> Running {
+    let program = build("locks.c", "locks", &["-O1", "-g", "-pthread"]);
+    Running::start(&program, &[how])
+}
+
+fn names(values: &Value) -> Vec<&str> {
+    values.as_array().expect("a list").iter().filter_map(Value::as_str).collect()
+}
+
+/// Six threads wait while `keeper` sleeps with the mutex: for 16 of 17 parts of the time, of which
+/// each tick sees a part. At least two thirds of the waited time has the holder in the function in
+/// which it sleeps; at random moments it would be 94 %.
+fn convoy(backend: &str) {
+    if !common::need_root("samples all CPUs") {
+        return;
+    }
+    let target = start("convoy");
+    let profile = json(&target, &["record", "-d", "3s", "--capture", backend]);
+    let lock = &profile["locks"][0];
+    assert_eq!((&lock["kind"], &lock["threads"]), (&"mutex".into(), &6.into()), "{lock}");
+    let waited = lock["waited_ms"].as_f64().expect("a number");
+    let held = lock["held_by"].as_array().expect("holders");
+    let kept: f64 = held
+        .iter()
+        .filter(|held| held["name"] == "keeper" && names(&held["functions"]).contains(&"hold_it"))
+        .map(|held| held["waited_ms"].as_f64().expect("a number"))
+        .sum();
+    assert!(kept >= waited * 2.0 / 3.0, "{kept} of {waited} ms: {lock:#}");
+    assert!(names(&lock["waiting_in"][0]["functions"]).contains(&"take_it"), "{lock:#}");
+    let text =
+        sampletop(&target, &["record", "-d", "2s", "--format", "text", "--capture", backend]);
+    assert!(text.contains("! 6 threads wait for one mutex"), "{text}");
+    assert!(text.contains("held by keeper"), "{text}");
+}
+
+#[test]
+fn a_convoy_has_its_holder_by_bpf() {
+    convoy("bpf");
+}
+
+#[test]
+fn a_convoy_has_its_holder_by_perf() {
+    convoy("perf");
+}
+
+#[test]
+fn a_deadlock_is_found_at_once() {
+    let target = start("deadlock");
+    let dump = json(&target, &["dump"]);
+    let threads = dump["threads"].as_array().expect("threads");
+    let thread = |name: &str| {
+        threads.iter().find(|thread| thread["name"] == name).expect("the thread has its name")
+    };
+    let id = |name: &str| (thread(name)["pid"].clone(), thread(name)["tid"].clone());
+    for (waits, holds) in [("left", "right"), ("right", "left")] {
+        let blocker = &thread(waits)["blocker"];
+        assert_eq!(blocker["kind"], "mutex", "{blocker}");
+        assert_eq!(blocker["holder"]["name"], holds);
+        assert_eq!(blocker["holder"]["tid"], id(holds).1);
+    }
+    let found = dump["deadlocks"].as_array().expect("a list");
+    assert_eq!(found.len(), 1, "{found:?}");
+    let cycle = found[0].as_array().expect("threads");
+    let mut cycle: Vec<(Value, Value)> =
+        cycle.iter().map(|thread| (thread[0].clone(), thread[1].clone())).collect();
+    cycle.sort_by_key(|(_, tid)| tid.as_u64());
+    assert_eq!(cycle, [id("left"), id("right")]);
+    let text = sampletop(&target, &["dump"]);
+    assert!(text.contains("DEADLOCK"), "{text}");
+    assert!(text.contains("held by right ("), "{text}");
+    let text = sampletop(&target, &["record", "-d", "2s", "--format", "text"]);
+    assert!(text.contains("! deadlock: left and right wait for each other"), "{text}");
+}
+
+/// Eight threads take four mutexes in one order: 20 s in which every second the waits are looked
+/// through.
+#[test]
+fn nested_locks_are_no_deadlock() {
+    let target = start("nested");
+    let profile = json(&target, &["record", "-d", "20s", "-i", "2ms"]);
+    assert_eq!(profile["deadlocks"], Value::Array(Vec::new()));
+    assert!(profile["locks"].as_array().is_some_and(|locks| locks.len() >= 3), "they wait");
+    for _ in 0..10 {
+        assert_eq!(json(&target, &["dump"])["deadlocks"], Value::Array(Vec::new()));
+    }
+}
+
+/// Threads that wait in every way whose holder is known, by the program's own word.
+#[test]
+fn a_dump_has_the_blockers_of_all_threads() {
+    let program = build("blockers.c", "blockers-of-dump", &["-O1", "-g", "-pthread"]);
+    let folder = program.with_extension("files");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let mut target = Running::start(&program, &[folder.to_str().expect("text")]);
+    let lines = target.lines.by_ref().map(|line| line.expect("text"));
+    let lines: Vec<String> = lines.take_while(|line| line != "end").collect();
+    let dump = json(&target, &["dump"]);
+    let threads = dump["threads"].as_array().expect("threads");
+    let mut known = 0;
+    for line in lines.iter().filter(|line| *line != "ready") {
+        let words: Vec<&str> = line.split(' ').collect();
+        let (what, tid, kind) = (words[0], words[1], words[2]);
+        let (object, holder) = (words.get(3).unwrap_or(&""), *words.get(4).unwrap_or(&""));
+        let Some(thread) = threads.iter().find(|thread| thread["tid"].as_u64() == tid.parse().ok())
+        else {
+            // Of another process.
+            continue;
+        };
+        let blocker = &thread["blocker"];
+        match kind {
+            "none" => assert!(blocker.is_null(), "{what}: {blocker}"),
+            // Holders of file locks are not looked for in each tick.
+            _ if holder == "unknown" || blocker["kind"] == "file lock" => {}
+            _ => {
+                let found = &blocker["holder"];
+                let text = match (found["readers"].as_u64(), found["tid"].as_u64()) {
+                    (Some(count), _) => format!("readers:{count}"),
+                    (None, Some(tid)) => format!("thread:{}:{tid}", found["pid"]),
+                    (None, None) => "unknown".into(),
+                };
+                assert_eq!(text, holder, "{what} {object}: {blocker}");
+                known += 1;
+            }
+        }
+    }
+    assert!(known >= 10, "{known} of {lines:?}");
+}
