@@ -277,8 +277,7 @@ impl Worker {
                 {
                     self.recorder.set_thread_name(observation.name, &text);
                 }
-                if let Event::Observation(observation) = &event
-                    && let Some(class) = observation.blocker.and_then(|blocker| blocker.class)
+                if let Some(class) = event.blocker().and_then(|blocker| blocker.class)
                     && let Some(text) = self.names.thread(class)
                 {
                     self.recorder.set_class_name(class, &text);

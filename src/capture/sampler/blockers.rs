@@ -22,6 +22,8 @@ const MAX_READS: usize = 200;
 const SHARE: u64 = 333;
 /// Maximum time that is saved up for one tick, ns.
 const MAX_SAVED: Ns = 3_000_000;
+/// Saved time that is kept for waits whose blockers are not known yet.
+const FOR_FIRST_READS: Ns = MAX_SAVED / 2;
 /// The first time after which a wait's blocker is read again; each next one is twice as long.
 const AGAIN: Ns = SECOND / 10;
 const MAX_AGAIN: Ns = 8 * SECOND;
@@ -240,6 +242,11 @@ impl Core {
                 && let Some(wait) = self.processes[index].blockers.take_due(now)
             {
                 left -= 1;
+                if wait.blocker.is_some() && self.allowance.saved < FOR_FIRST_READS {
+                    let next = now + wait.pause;
+                    self.processes[index].blockers.remember(Wait { next, ..wait });
+                    continue;
+                }
                 events.extend(self.read_again(index, wait, now));
             }
         }

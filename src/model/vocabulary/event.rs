@@ -121,6 +121,17 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// Returns what the event says that a thread waits for.
+    pub fn blocker(&self) -> Option<RawBlocker> {
+        match self {
+            Event::Observation(observation) => observation.blocker,
+            Event::StillBlocked { blocker, .. } => Some(*blocker),
+            _ => None,
+        }
+    }
+}
+
 /// The end of one scan of one process. With several processes, all ticks of one interval have the
 /// same time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
