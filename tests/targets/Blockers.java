@@ -1,5 +1,8 @@
 import java.lang.reflect.Method;
 import java.net.ServerSocket;
+import java.util.Arrays;
+import java.util.HashSet;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.FutureTask;
@@ -75,16 +78,20 @@ public class Blockers {
         };
     }
 
+    /** Innermost methods of threads that are where they are to stay. Before that, one may wait for a class that another thread loads. */
+    static final Set<String> PLACES = new HashSet<>(
+            Arrays.asList("enter", "wait", "wait0", "park", "sleep", "sleep0", "sleepNanos0", "socketAccept", "accept", "accept0", "poll"));
+
     static Thread started(Thread thread) throws Exception {
         thread.setDaemon(true);
         thread.start();
-        while (thread.getState() == Thread.State.RUNNABLE || thread.getState() == Thread.State.NEW) {
-            if (thread.getName().startsWith("none-accept")) {
-                break;
+        for (;;) {
+            StackTraceElement[] stack = thread.getStackTrace();
+            if (stack.length > 0 && PLACES.contains(stack[0].getMethodName()) && (stack[0].isNativeMethod() || thread.getState() == Thread.State.BLOCKED)) {
+                return thread;
             }
             Thread.sleep(1);
         }
-        return thread;
     }
 
     static Thread start(String name, Work work) throws Exception {
@@ -102,7 +109,7 @@ public class Blockers {
         Class<?> builder = Class.forName("java.lang.Thread$Builder");
         Object named = builder.getMethod("name", String.class).invoke(of.invoke(null), name);
         Thread thread = (Thread) builder.getMethod("start", Runnable.class).invoke(named, runnable(work));
-        while (thread.getState() == Thread.State.RUNNABLE || thread.getState() == Thread.State.NEW) {
+        while (thread.getState() != Thread.State.WAITING && thread.getState() != Thread.State.TIMED_WAITING) {
             Thread.sleep(1);
         }
     }
