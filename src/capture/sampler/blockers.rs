@@ -2,8 +2,9 @@
 //! that were observed blocked in it, and again for waits that go on.
 
 use std::collections::BTreeSet;
+use std::hash::BuildHasher;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::capture::sampler::Core;
 use crate::capture::thread_scan::ThreadScan;
@@ -21,12 +22,20 @@ const MAX_READS: usize = 200;
 /// Inverse of the maximum share of time spent on reading: 0.3 %.
 const SHARE: u64 = 333;
 /// Maximum time that is saved up for one tick, ns.
-const MAX_SAVED: Ns = 3_000_000;
+const MAX_SAVED: i64 = 3_000_000;
 /// Saved time that is kept for waits whose blockers are not known yet.
-const FOR_FIRST_READS: Ns = MAX_SAVED / 2;
+const FOR_FIRST_READS: i64 = MAX_SAVED / 2;
+/// Saved time from which on there is reading again after it was used up, ns.
+const AT_ONCE: i64 = 500_000;
 /// The first time after which a wait's blocker is read again; each next one is twice as long.
 const AGAIN: Ns = SECOND / 10;
 const MAX_AGAIN: Ns = 8 * SECOND;
+/// Reads without result in a row after which waits with the same stack are not read, and how many
+/// of them later one is.
+const FRUITLESS: u32 = 3;
+const FRUITLESS_AGAIN: u32 = 32;
+/// Maximum holders that are remembered per process, and stacks.
+const HOLDERS_MAX: usize = 1 << 12;
 /// Minimum time between two reads of the ids inside a PID namespace.
 const IDS_AGAIN: Ns = SECOND;
 
@@ -38,7 +47,11 @@ const TIMEOUT: usize = 3;
 /// The time that may be spent on reading.
 #[derive(Default)]
 pub(super) struct Allowance {
-    saved: Ns,
+    /// ns; below 0 if the last reads took longer than what was saved.
+    saved: i64,
+    /// It was used up, so there is nothing until [`AT_ONCE`] is saved: threads that wait for one
+    /// lock are then read together, which is several times cheaper than one in each tick.
+    used_up: bool,
     at: Ns,
 }
 
@@ -46,12 +59,22 @@ impl Allowance {
     /// Adds the share of the time since the last call.
     fn refill(&mut self, now: Ns) {
         let earned = now.saturating_sub(self.at) / SHARE;
-        self.saved = self.saved.saturating_add(earned).min(MAX_SAVED);
+        self.saved = self.saved.saturating_add_unsigned(earned).min(MAX_SAVED);
+        self.used_up &= self.saved < AT_ONCE;
         self.at = now;
     }
 
     fn spend(&mut self, ns: Ns) {
-        self.saved = self.saved.saturating_sub(ns);
+        self.saved = self.saved.saturating_sub_unsigned(ns);
+        self.used_up |= self.saved <= 0;
+    }
+
+    fn allows_reading(&self) -> bool {
+        !self.used_up
+    }
+
+    fn allows_reading_again(&self) -> bool {
+        !self.used_up && self.saved >= FOR_FIRST_READS
     }
 }
 
@@ -76,6 +99,10 @@ pub(super) struct Blockers {
     /// Our thread ids by those of the process's own PID namespace; `None` where both are the same.
     ids: Option<FxHashMap<u32, u32>>,
     ids_read: Option<Ns>,
+    /// By stack: how often in a row its wait was found to be for nothing that is held.
+    fruitless: FxHashMap<u64, u32>,
+    /// The last known holder of what is waited for and when it was read, by kind and address.
+    holders: FxHashMap<(BlockerKind, u64), (RawHolder, Ns)>,
 }
 
 impl Blockers {
@@ -87,6 +114,8 @@ impl Blockers {
             due: BTreeSet::new(),
             ids: None,
             ids_read: None,
+            fruitless: FxHashMap::default(),
+            holders: FxHashMap::default(),
         }
     }
 
@@ -170,6 +199,61 @@ impl Blockers {
         }
     }
 
+    /// Has the blockers of other threads that wait for the same read again now if its holder is
+    /// another than they were told.
+    fn note_holder(&mut self, blocker: RawBlocker, now: Ns) {
+        let RawBlocker { kind, object, holder, .. } = blocker;
+        if object == 0 || holder == RawHolder::Unknown {
+            return;
+        }
+        if self.holders.len() >= HOLDERS_MAX {
+            self.holders.clear();
+        }
+        let before = self.holders.insert((kind, object), (holder, now));
+        if before.is_some_and(|(before, _)| before == holder) {
+            return;
+        }
+        for (tid, wait) in &mut self.waits {
+            let told = wait.blocker.filter(|told| (told.kind, told.object) == (kind, object));
+            if told.is_some_and(|told| told.holder != holder) && wait.next > now {
+                self.due.remove(&(wait.next, *tid));
+                wait.next = now;
+                self.due.insert((now, *tid));
+            }
+        }
+    }
+
+    /// Whether a wait with this stack is one of those that are for nothing that is held, as sleep.
+    /// Now and then such a wait is read all the same.
+    fn is_fruitless(&mut self, stack: u64) -> bool {
+        let Some(times) = self.fruitless.get_mut(&stack).filter(|times| **times >= FRUITLESS)
+        else {
+            return false;
+        };
+        *times += 1;
+        !times.is_multiple_of(FRUITLESS_AGAIN)
+    }
+
+    fn note_fruit(&mut self, stack: u64, found: bool) {
+        if self.fruitless.len() >= HOLDERS_MAX {
+            self.fruitless.clear();
+        }
+        match found {
+            true => drop(self.fruitless.remove(&stack)),
+            false => *self.fruitless.entry(stack).or_default() += 1,
+        }
+    }
+
+    /// Whether the blocker of this wait need not be read again yet: another thread that waits for
+    /// the same was told the same holder since half the pause ago. An address may be another
+    /// object's after a collection, so it is read now and then all the same.
+    fn was_confirmed(&self, wait: &Wait, now: Ns) -> bool {
+        let Some(RawBlocker { kind, object, holder, .. }) = wait.blocker else { return false };
+        let last = self.holders.get(&(kind, object)).filter(|_| object != 0);
+        wait.pause < MAX_AGAIN
+            && last.is_some_and(|(last, at)| *last == holder && at + wait.pause / 2 >= now)
+    }
+
     /// Removes and returns a wait whose blocker is to be read again by now.
     fn take_due(&mut self, now: Ns) -> Option<Wait> {
         while let Some((next, tid)) = self.due.first().copied()
@@ -229,7 +313,8 @@ impl Core {
         let mut left = MAX_READS;
         if self.once {
             // One stack of each thread is wanted, and what it waits for: no later tick does it.
-            (left, self.allowance.saved) = (usize::MAX, Ns::MAX);
+            (left, self.allowance) =
+                (usize::MAX, Allowance { saved: i64::MAX, ..Allowance::default() });
         }
         let mut events = std::mem::take(&mut self.events);
         for event in &mut events {
@@ -238,13 +323,19 @@ impl Core {
         }
         for index in 0..self.processes.len() {
             while left > 0
-                && self.allowance.saved > 0
+                && self.allowance.allows_reading()
                 && let Some(wait) = self.processes[index].blockers.take_due(now)
             {
                 left -= 1;
-                if wait.blocker.is_some() && self.allowance.saved < FOR_FIRST_READS {
+                if wait.blocker.is_some() && !self.allowance.allows_reading_again() {
                     let next = now + wait.pause;
                     self.processes[index].blockers.remember(Wait { next, ..wait });
+                    continue;
+                }
+                if self.processes[index].blockers.was_confirmed(&wait, now) {
+                    left += 1;
+                    let (next, pause) = (now + wait.pause, 2 * wait.pause);
+                    self.processes[index].blockers.remember(Wait { next, pause, ..wait });
                     continue;
                 }
                 events.extend(self.read_again(index, wait, now));
@@ -264,12 +355,19 @@ impl Core {
             return;
         }
         let wait = Wait { thread, call, blocker: None, next: now, pause: AGAIN / 2 };
-        if *left == 0 || self.allowance.saved == 0 {
+        if *left == 0 || !self.allowance.allows_reading() {
             self.processes[index].blockers.remember(wait);
+            return;
+        }
+        let stack = FxBuildHasher.hash_one(&observation.stack);
+        if self.processes[index].blockers.is_fruitless(stack) && !self.once {
+            self.processes[index].blockers.forget(thread.tid);
             return;
         }
         *left -= 1;
         observation.blocker = self.read_and_remember(index, wait, now);
+        let found = observation.blocker.is_some();
+        self.processes[index].blockers.note_fruit(stack, found);
     }
 
     fn read_again(&mut self, index: usize, wait: Wait, now: Ns) -> Option<Event> {
@@ -283,10 +381,15 @@ impl Core {
         let tid = wait.thread.tid;
         let blocker = self.read_blocker(index, tid, &wait.call, now);
         let blockers = &mut self.processes[index].blockers;
-        if blocker.is_none() {
-            blockers.forget(tid);
+        let Some(found) = blocker else {
+            // The stack of a new thread may not be known yet.
+            match wait.pause < AGAIN && wait.blocker.is_none() {
+                true => blockers.remember(Wait { next: now + AGAIN, pause: AGAIN, ..wait }),
+                false => blockers.forget(tid),
+            }
             return None;
-        }
+        };
+        blockers.note_holder(found, now);
         let pause = (2 * wait.pause).min(MAX_AGAIN);
         blockers.remember(Wait { blocker, next: now + pause, pause, ..wait });
         blocker
@@ -333,13 +436,65 @@ mod tests {
         let mut allowance = Allowance::default();
         allowance.refill(SECOND);
         assert_eq!(allowance.saved, MAX_SAVED);
-        allowance.spend(MAX_SAVED + 1);
-        assert_eq!(allowance.saved, 0);
-        (1..=100).for_each(|tick| allowance.refill(SECOND + tick * SECOND / 100));
-        assert!((2_900_000..=3_000_000).contains(&allowance.saved), "{}", allowance.saved);
-        allowance.saved = Ns::MAX;
-        allowance.refill(3 * SECOND);
+        allowance.spend(MAX_SAVED.unsigned_abs() - FOR_FIRST_READS.unsigned_abs());
+        assert!(allowance.allows_reading_again());
+        allowance.spend(1);
+        assert!(allowance.allows_reading() && !allowance.allows_reading_again());
+        allowance.spend(2 * MAX_SAVED.unsigned_abs());
+        let mut at = SECOND;
+        while !allowance.allows_reading() {
+            at += SECOND / 100;
+            allowance.refill(at);
+        }
+        // What was taken too much is saved first.
+        let took = 2 * MAX_SAVED - FOR_FIRST_READS + AT_ONCE;
+        assert_eq!((at - SECOND) / SHARE / 100_000, took.unsigned_abs() / 100_000);
+        allowance.saved = i64::MAX;
+        allowance.refill(3 * at);
         assert_eq!(allowance.saved, MAX_SAVED, "after a dump");
+    }
+
+    #[test]
+    fn waits_for_nothing_that_is_held_are_read_now_and_then() {
+        let mut blockers = Blockers::new(7);
+        let read = |blockers: &mut Blockers, found| {
+            let reads = !blockers.is_fruitless(1);
+            if reads {
+                blockers.note_fruit(1, found);
+            }
+            reads
+        };
+        let tries: Vec<bool> = (0..100).map(|_| read(&mut blockers, false)).collect();
+        assert_eq!(tries[..5], [true, true, true, false, false]);
+        assert!((4..8).contains(&tries.iter().filter(|reads| **reads).count()), "{tries:?}");
+        assert!(!blockers.is_fruitless(2), "another stack");
+        // One read that finds something, and all are read again.
+        while !read(&mut blockers, true) {}
+        assert!((0..3).all(|_| read(&mut blockers, false)));
+    }
+
+    #[test]
+    fn a_new_holder_makes_all_who_wait_for_it_due() {
+        let [old, new] = [2, 3].map(|tid| RawHolder::Thread { pid: 7, tid });
+        let mut blockers = Blockers::new(7);
+        let told = |blockers: &mut Blockers, tid, holder| {
+            blockers.remember(wait(tid, 50, holder));
+            blockers.note_holder(wait(tid, 50, holder).blocker.expect("known"), 10);
+        };
+        told(&mut blockers, 1, old);
+        told(&mut blockers, 4, old);
+        let mut other = wait(5, 50, old);
+        other.blocker = other.blocker.map(|blocker| RawBlocker { object: 0x20, ..blocker });
+        blockers.remember(other);
+        assert!(blockers.take_due(10).is_none());
+        told(&mut blockers, 6, new);
+        let mut due: Vec<u32> =
+            std::iter::from_fn(|| blockers.take_due(10)).map(|wait| wait.thread.tid).collect();
+        due.sort_unstable();
+        assert_eq!(due, [1, 4]);
+        // Who holds it is unknown for a moment: that is no other holder.
+        told(&mut blockers, 7, RawHolder::Unknown);
+        assert!(blockers.take_due(10).is_none());
     }
 
     #[test]

@@ -3,13 +3,15 @@
 use std::io;
 
 use super::{Page, Report, WIDTH, seconds};
-use crate::formats::ascii::{ascii, fit};
+use crate::formats::ascii::{ascii, fit, wrap};
 use crate::model::facts::tables::Holder;
 use crate::model::projection::{HeldBy, Lock, Place, Stuck};
 
 /// Maximum locks, and maximum holders of each.
 const LOCKS: usize = 10;
 const HOLDERS: usize = 3;
+/// Maximum lines of a place.
+const PLACE_LINES: usize = 4;
 /// Columns before what is waited for.
 const INDENT: usize = 43;
 
@@ -52,12 +54,12 @@ pub fn locks(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         line.push_str(&fit(&what(lock), WIDTH - line.len()));
         page.line(&line)?;
         if let Some((place, _)) = lock.waiting_in.first() {
-            let place = innermost(place, WIDTH - INDENT - "waits in ".len());
-            page.line(&format!("{:INDENT$}waits in {place}", ""))?;
+            place_lines(page, "waits in", place)?;
         }
         for held in lock.holders.iter().take(HOLDERS) {
             let line = format!("{:>23.3}", seconds(held.waited_ns));
-            page.line(&format!("{line:INDENT$}{}", held_by(held, WIDTH - INDENT)))?;
+            page.line(&format!("{line:INDENT$}{}", held_by(held)))?;
+            place_lines(page, "in", &held.place)?;
         }
     }
     match locks.len().saturating_sub(LOCKS) {
@@ -72,20 +74,23 @@ fn what(lock: &Lock) -> String {
     format!("{}{} {:#x}", lock.kind.word(), ascii(&class), lock.object)
 }
 
-fn held_by(held: &HeldBy, width: usize) -> String {
+/// Writes the functions of a place, outermost first, after a word.
+fn place_lines(page: &mut Page<'_>, word: &str, place: &Place) -> io::Result<()> {
+    if place.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> = place.iter().map(|location| &*location.function).collect();
+    for line in wrap(&format!("{word} {}", names.join(" -> ")), WIDTH - INDENT, PLACE_LINES) {
+        page.line(&format!("{:INDENT$}{line}", ""))?;
+    }
+    Ok(())
+}
+
+fn held_by(held: &HeldBy) -> String {
     match held.holder {
         Holder::Unknown => "holder unknown".into(),
         Holder::Free => "just released".into(),
-        Holder::Thread { .. } => {
-            let name = format!("held by {}", ascii(&held.name));
-            match held.place.is_empty() {
-                true => name,
-                false => {
-                    let room = width.saturating_sub(name.len() + 4);
-                    format!("{name} in {}", innermost(&held.place, room))
-                }
-            }
-        }
+        Holder::Thread { .. } => fit(&format!("held by {}", ascii(&held.name)), WIDTH - INDENT),
         Holder::Foreign { pid, tid } => format!("held by thread {tid} of process {pid}"),
         Holder::Readers(1) => "held by one reader".into(),
         Holder::Readers(count) => format!("held by {count} readers"),

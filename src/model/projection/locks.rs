@@ -247,11 +247,20 @@ struct Places<'a> {
     rows: &'a Rows,
     verdicts: &'a Verdicts,
     known: FxHashMap<StackId, Path>,
+    /// The first location of each function, by its name and module: whether it was compiled, or how
+    /// well, makes no other place.
+    functions: FxHashMap<(Arc<str>, Arc<str>), u32>,
 }
 
 impl<'a> Places<'a> {
     fn new(snapshot: &'a Snapshot, rows: &'a Rows, verdicts: &'a Verdicts) -> Places<'a> {
-        Places { tables: &snapshot.tables, rows, verdicts, known: FxHashMap::default() }
+        Places {
+            tables: &snapshot.tables,
+            rows,
+            verdicts,
+            known: FxHashMap::default(),
+            functions: FxHashMap::default(),
+        }
     }
 
     fn of(&mut self, stack: StackId) -> Path {
@@ -262,6 +271,9 @@ impl<'a> Places<'a> {
         let locations = frames.flat_map(|frame| self.rows.of_frame(frame).iter().rev().copied());
         let (mut path, mut of_library) = (Path::new(), None);
         for location in locations {
+            let Location { function, module, .. } = &**self.rows.location(location);
+            let same = self.functions.entry((function.clone(), module.clone()));
+            let location = *same.or_insert(location);
             match self.verdicts.of_location(location).role {
                 // A recursion is one function.
                 Role::App if path.last() != Some(&location) => path.push(location),

@@ -24,6 +24,9 @@ const PENDING: (&str, &str) = ("JavaThread", "_current_pending_monitor");
 pub const MONITOR: &str = "monitor enter";
 /// Minimum time between two reads of all threads' stack bounds: reading them takes time.
 const STACKS_AGAIN: Duration = Duration::from_millis(100);
+/// Time for which a thread that is not Java's is not searched for again. Threads of the virtual
+/// machine that wake up all the time wait in one place.
+const MISSED_AGAIN: Duration = Duration::from_secs(1);
 
 /// Offsets at which the anchors are found.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +77,8 @@ pub struct Anchors {
     pub places: Option<Places>,
     /// Base and size, by thread address.
     stacks: FxHashMap<u64, (u64, u64)>,
+    /// Stack pointers of threads that were not Java's, and when that was found.
+    on_none: FxHashMap<u64, Instant>,
     /// When all stack bounds were last read.
     stacks_read: Option<Instant>,
     /// The call wrapper of the outermost entry into Java that was walked so far.
@@ -190,11 +195,23 @@ impl<M: ReadMemory> Jvm<M> {
         if let Some(thread) = self.on_known_stack(sp) {
             return Some(thread);
         }
-        if self.anchors.stacks_read.is_some_and(|at| at.elapsed() < STACKS_AGAIN) {
+        let anchors = &mut self.anchors;
+        if anchors.stacks_read.is_some_and(|at| at.elapsed() < STACKS_AGAIN)
+            || anchors.on_none.get(&sp).is_some_and(|at| at.elapsed() < MISSED_AGAIN)
+        {
             return None;
         }
-        self.anchors.stacks_read = Some(Instant::now());
-        self.thread_with(sp, places)
+        let now = Instant::now();
+        anchors.stacks_read = Some(now);
+        let found = self.thread_with(sp, places);
+        if found.is_none() {
+            let on_none = &mut self.anchors.on_none;
+            if on_none.len() >= KNOWN_MAX {
+                on_none.clear();
+            }
+            on_none.insert(sp, now);
+        }
+        found
     }
 
     /// Forgets the stack of a thread that has exited, or has another stack now.
@@ -216,23 +233,30 @@ impl<M: ReadMemory> Jvm<M> {
 
     /// Returns the Java thread whose stack contains `sp`.
     pub fn thread_with(&mut self, sp: u64, places: Places) -> Option<u64> {
-        let threads = self.thread_pointers();
-        let read = |thread: u64| {
-            let (base, size) = (thread.checked_add(places.base)?, thread.checked_add(places.size)?);
-            Some((self.memory.read_u64(base)?, self.memory.read_u64(size)?))
-        };
+        let mut threads = self.thread_pointers();
+        threads.truncate(KNOWN_MAX);
+        let stacks = &self.anchors.stacks;
         let known = threads
             .iter()
-            .find(|thread| self.anchors.stacks.get(thread).is_some_and(|stack| holds(*stack, sp)));
+            .find(|thread| stacks.get(thread).is_some_and(|stack| holds(*stack, sp)))
+            .copied();
         if let Some(thread) = known
-            && read(*thread).is_some_and(|stack| holds(stack, sp))
+            && self.stacks_of(&[thread], places).iter().any(|(_, stack)| holds(*stack, sp))
         {
-            return Some(*thread);
+            return Some(thread);
         }
-        let stacks =
-            threads.iter().take(KNOWN_MAX).filter_map(|thread| Some((*thread, read(*thread)?)));
-        self.anchors.stacks = stacks.collect();
-        self.anchors.stacks.iter().find(|(_, stack)| holds(**stack, sp)).map(|(thread, _)| *thread)
+        self.anchors.stacks = self.stacks_of(&threads, places).into_iter().collect();
+        self.on_known_stack(sp)
+    }
+
+    /// Reads the stack bounds of these threads. Those that have ended are missing.
+    fn stacks_of(&self, threads: &[u64], places: Places) -> Vec<(u64, (u64, u64))> {
+        let bounds =
+            |thread: &u64| [places.base, places.size].map(|at| Some((thread.checked_add(at)?, 8)));
+        let words = self.words(&threads.iter().flat_map(bounds).collect::<Vec<_>>());
+        let stacks = words.chunks_exact(2).map(|words| Some((words[0]?, words[1]?)));
+        let stacks = threads.iter().zip(stacks);
+        stacks.filter_map(|(thread, stack)| Some((*thread, stack?))).collect()
     }
 }
 

@@ -74,6 +74,19 @@ fn waits_are_summed_by_lock_with_their_holders() {
 }
 
 #[test]
+fn how_code_was_compiled_makes_no_other_place() {
+    let mut world = World::new();
+    let inlined = HELD.replace("Rules::reload;Rules::fetch", "Rules::reload+Rules::fetch");
+    let held = world.held_by(0x10, "timer", HELD);
+    let held_in_inlined = world.held_by(0x10, "timer", &inlined);
+    world.waits("http-1", 300, held);
+    world.waits("http-2", 200, held_in_inlined);
+    let holders = &world.project(&mine()).locks[0].holders;
+    let times: Vec<u64> = holders.iter().map(|held| held.waited_ns).collect();
+    assert_eq!(times, [500 * MS]);
+}
+
+#[test]
 fn a_lock_is_named_with_its_holder_where_much_time_waits_for_it() {
     // Waited ms, other busy ms, whether it is said.
     for (waited, busy, said) in

@@ -45,22 +45,22 @@ impl<M: ReadMemory> Jvm<M> {
     ) -> Option<RawHolder> {
         let Reference::Object(object) = object else { return None };
         match self.native_thread(object, proof)? {
-            NativeThread::At(thread) => self.thread_holder(thread),
+            NativeThread::At(thread) => self.thread_holder(thread, proof),
             NativeThread::Unmounted => Some(RawHolder::Unmounted),
             NativeThread::None => Some(ended),
         }
     }
 
-    /// Returns the holder that is this native thread.
-    pub fn thread_holder(&self, thread: u64) -> Option<RawHolder> {
+    /// Returns the holder that is this native thread. That it has this id belongs to the proof: at
+    /// the address of a thread that ended there may be another.
+    pub fn thread_holder(&self, thread: u64, proof: &mut Proof) -> Option<RawHolder> {
         let l = &self.layout.threads;
-        let os_thread = self.memory.read_u64(thread.checked_add(l.os_thread)?)?;
+        let os_thread = proof.word(self, thread.checked_add(l.os_thread)?)?;
         if os_thread == 0 {
             return None;
         }
-        let mut tid = [0; 4];
-        self.memory.read_exact(os_thread.checked_add(l.thread_id)?, &mut tid)?;
-        let tid = u32::from_le_bytes(tid);
+        let tid = proof.number(self, os_thread.checked_add(l.thread_id)?, 4)?;
+        let tid = u32::try_from(tid).ok()?;
         (tid != 0).then_some(RawHolder::Thread { pid: self.pid.unwrap_or(0), tid })
     }
 

@@ -25,14 +25,14 @@ mod waiter;
 
 use rustc_hash::FxHashMap;
 
-use crate::clock::monotonic;
 use crate::model::vocabulary::blocker::{BlockerKind, RawBlocker, RawHolder};
-use crate::model::vocabulary::frame::{Ns, RawName};
+use crate::model::vocabulary::frame::RawName;
 use crate::model::vocabulary::text::{NAME_CAP, clean};
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::generated_class_names::class_name;
 use crate::runtimes::jvm::heap_objects::Objects;
 use crate::runtimes::jvm::layout::Layout;
+use crate::runtimes::jvm::methods::Evidence;
 use crate::runtimes::jvm::vm_structs::{Missing, Structs};
 use crate::runtimes::jvm::{Jvm, read_limit};
 use places::Places;
@@ -42,9 +42,6 @@ use proof::{Heap, Proof};
 const KNOWN_MAX: usize = 1 << 14;
 /// Attempts to find the holder, too.
 const ATTEMPTS: usize = 2;
-/// Time for which what was found out of a monitor counts for other threads that enter it, if its
-/// owner word is the same: the threads of one tick.
-const SHARED_FOR: Ns = 2_000_000;
 /// Maximum dimensions of an array (the Java Virtual Machine Specification, 4.4.1).
 const DIMENSIONS_MAX: usize = 255;
 
@@ -63,9 +60,8 @@ pub struct Blockers {
 
 /// What was proven of a monitor that a thread enters.
 struct Entered {
-    at: Ns,
-    owner: u64,
-    /// The object was not moved since this is the same.
+    /// All that led to it, but for the thread that enters.
+    words: Evidence,
     heap: Heap,
     blocker: RawBlocker,
 }
@@ -120,8 +116,7 @@ impl<M: ReadMemory> Jvm<M> {
         let mut last = None;
         for attempt in 0..=ATTEMPTS {
             let waiter = self.waiter(sp, places)?;
-            let owner = self.owner_word(&waiter, places);
-            if let Some(found) = owner.and_then(|owner| self.entered_before(&waiter, owner)) {
+            if let Some(found) = self.entered_before(&waiter) {
                 return Some(found);
             }
             // A lock that changes hands all the time is still the same lock.
@@ -130,11 +125,7 @@ impl<M: ReadMemory> Jvm<M> {
             if let Some(blocker) = found
                 && proof.holds(self)
             {
-                if let Some(owner) = owner
-                    && self.owner_word(&waiter, places) == Some(owner)
-                {
-                    self.remember_entered(&waiter, owner, blocker);
-                }
+                self.remember_entered(&waiter, places, blocker, proof);
                 return found;
             }
             if found.is_none() && attempt > 0 {
@@ -146,31 +137,33 @@ impl<M: ReadMemory> Jvm<M> {
         Some(RawBlocker { object: 0, class: None, holder: RawHolder::Unknown, ..last? })
     }
 
-    /// Returns the owner word of the monitor that a thread enters.
-    fn owner_word(&self, waiter: &waiter::Waiter, places: Places) -> Option<u64> {
-        let monitor = Some(waiter.pending).filter(|monitor| *monitor != 0)?;
-        self.memory.read_u64(monitor.checked_add(places.owner)?)
-    }
-
-    /// Returns what was just found for another thread that enters the same monitor. While threads
-    /// enter it, it is not freed, and an owner word that is the same is of the same owner: an
-    /// owner is anonymous only until it leaves for the first time.
-    fn entered_before(&self, waiter: &waiter::Waiter, owner: u64) -> Option<RawBlocker> {
+    /// Returns what was found for another thread that entered the same monitor, if every word that
+    /// led to that is the same now, and no object was moved since.
+    fn entered_before(&self, waiter: &waiter::Waiter) -> Option<RawBlocker> {
         let before = self.blockers.entered.get(&waiter.pending)?;
-        let is_new = monotonic().saturating_sub(before.at) < SHARED_FOR;
-        let same = is_new && before.owner == owner && before.heap != Heap::Moving;
-        (same && Heap::read(self) == before.heap).then_some(before.blocker)
+        let same = before.words.holds(&self.memory) && Heap::read(self) == before.heap;
+        same.then_some(before.blocker)
     }
 
-    fn remember_entered(&mut self, waiter: &waiter::Waiter, owner: u64, blocker: RawBlocker) {
-        let heap = Heap::read(self);
+    fn remember_entered(
+        &mut self,
+        waiter: &waiter::Waiter,
+        places: Places,
+        blocker: RawBlocker,
+        proof: Proof,
+    ) {
+        let known = blocker.kind == BlockerKind::Monitor && blocker.holder != RawHolder::Unknown;
+        if !known || waiter.pending == 0 || proof.heap == Heap::Moving {
+            return;
+        }
+        let Proof { mut words, heap, .. } = proof;
+        // That this thread enters it is not part of what others may be told.
+        words.remove(waiter.thread.wrapping_add(places.pending));
         let entered = &mut self.blockers.entered;
         if entered.len() >= KNOWN_MAX {
             entered.clear();
         }
-        if blocker.kind == BlockerKind::Monitor && blocker.holder != RawHolder::Unknown {
-            entered.insert(waiter.pending, Entered { at: monotonic(), owner, heap, blocker });
-        }
+        entered.insert(waiter.pending, Entered { words, heap, blocker });
     }
 
     fn blocker_of(

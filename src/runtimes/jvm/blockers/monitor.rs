@@ -194,7 +194,7 @@ impl<M: ReadMemory> Jvm<M> {
                     self.blockers.owners.clear();
                 }
                 self.blockers.owners.insert(monitor, thread);
-                self.thread_holder(thread)
+                self.thread_holder(thread, proof)
             }
         }
     }

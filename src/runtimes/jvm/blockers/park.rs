@@ -102,7 +102,7 @@ impl<M: ReadMemory> Jvm<M> {
             Some(owner) => {
                 let holder = self.holder(owner, RawHolder::Unknown, proof);
                 // It has just got it.
-                let itself = self.thread_holder(waiter.thread);
+                let itself = self.thread_holder(waiter.thread, proof);
                 (BlockerKind::OwnedLock, holder.filter(|holder| Some(*holder) != itself))
             }
         }

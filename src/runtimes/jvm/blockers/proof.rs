@@ -10,10 +10,10 @@ use crate::runtimes::jvm::virtual_thread_names::Collections;
 pub struct Proof {
     /// Whether it is of interest who holds what is waited for.
     pub holders: bool,
-    words: Evidence,
+    pub words: Evidence,
     /// A word was unreadable.
     failed: bool,
-    heap: Heap,
+    pub heap: Heap,
     /// Objects that were read.
     objects: Vec<u64>,
 }
