@@ -152,7 +152,9 @@ impl<M: ReadMemory> Jvm<M> {
         blocker: RawBlocker,
         proof: Proof,
     ) {
-        let known = blocker.kind == BlockerKind::Monitor && blocker.holder != RawHolder::Unknown;
+        // A virtual thread may be mounted at any time, which changes none of the words.
+        let proven = !matches!(blocker.holder, RawHolder::Unknown | RawHolder::Unmounted);
+        let known = blocker.kind == BlockerKind::Monitor && proven;
         if !known || waiter.pending == 0 || proof.heap == Heap::Moving {
             return;
         }

@@ -220,6 +220,35 @@ fn an_owner_that_changes_meanwhile_is_unknown() {
 }
 
 #[test]
+fn what_is_remembered_of_a_monitor_counts_while_all_words_are_the_same() {
+    let layout = layout_17();
+    let world = world(&layout);
+    world.word(WAITER + PENDING, MONITOR);
+    world.word(MONITOR + MONITOR_OWNER, OTHER);
+    let calls = Calls(&world, Cell::new(0));
+    let mut jvm = jvm_with(&calls, &layout);
+    let mut asked = || {
+        let before = calls.1.get();
+        let found = jvm.blocker_on_stack(SP).expect("it waits");
+        (found.object, found.holder, calls.1.get() - before)
+    };
+    let known = (LOCK, OTHER_HOLDS);
+    let [first, again] = [asked(), asked()];
+    assert_eq!([(first.0, first.1), (again.0, again.1)], [known; 2]);
+    assert!(again.2 <= 5 && first.2 > 2 * again.2, "{} reads, then {}", first.2, again.2);
+    // The owner is at the same address, but another thread.
+    world.put(OTHER + OS_THREAD + layout.threads.thread_id, &[73, 0, 0, 0]);
+    assert_eq!(asked().1, RawHolder::Thread { pid: 7, tid: 73 });
+    world.word(MONITOR + MONITOR_OWNER, 0);
+    assert_eq!(asked().1, RawHolder::Free);
+    world.word(MONITOR_HANDLE, LOCK + 0x100);
+    world.word(LOCK + 0x108, LOCK_CLASS);
+    assert_eq!(asked().0, LOCK + 0x100, "the monitor is another object's");
+    world.word(WAITER + PENDING, 0);
+    assert_eq!(jvm.blocker_on_stack(SP), None, "it waits no longer");
+}
+
+#[test]
 fn since_jdk_24_owners_have_numbers() {
     const ID_AT: u64 = 1312;
     let layout = layout_17();
@@ -238,6 +267,15 @@ fn since_jdk_24_owners_have_numbers() {
     };
     assert_eq!(holder(41), OTHER_HOLDS);
     assert_eq!(holder(42), RawHolder::Unmounted);
+    // It is mounted after that was found.
+    world.word(MONITOR + MONITOR_OWNER, 43);
+    let mut jvm = jvm_with(&world, &layout);
+    let places = jvm.blockers.places.as_mut().expect("places");
+    (places.owner_is_id, places.owner_id) = (true, Some(ID_AT));
+    let mut holder_now = || jvm.blocker_on_stack(SP).map(|found| found.holder);
+    assert_eq!(holder_now(), Some(RawHolder::Unmounted));
+    world.word(OTHER + ID_AT, 43);
+    assert_eq!(holder_now(), Some(OTHER_HOLDS));
     // A thread that is not read may be the one.
     world.word(LIST + 0x108, u64::MAX - 8);
     assert_eq!(holder(42), RawHolder::Unknown);
