@@ -29,7 +29,7 @@ pub fn insight(app: &AppState) -> Option<Insight> {
         false => Wording::WHOLE,
         true => Wording {
             function: &|location| short_names::shortest(location, by).into_owned(),
-            class: &|class| class.rsplit('.').next().unwrap_or(class).to_owned(),
+            class: &short_names::class,
         },
     };
     let projection = &view.projection;

@@ -37,22 +37,30 @@ pub fn put(
         pen.put(&mark, theme.dim());
         room -= width(&mark);
     }
+    let lock = label.lock.map(|lock| lock.said(&short_names::class));
+    // A row that stands for the call in which it is waited for the lock is named after the lock.
+    let (instead, inside) = if label.is_entry { (lock, None) } else { (None, lock) };
     let line = match (label.name.line, app.view.shown.roll_up.joins()) {
-        (Some(line), false) => format!(" :{line}"),
+        (Some(line), false) if instead.is_none() => format!(" :{line}"),
         _ => String::new(),
     };
-    let inner_as = |name: Name| match label.inner {
-        Some(inner) => format!(" {to}{}", text(inner, name, app)),
-        None => String::new(),
+    let inner_as = |name: Name| match (&inside, label.inner) {
+        (Some(lock), _) => format!(" {to}{lock}"),
+        (None, Some(inner)) if instead.is_none() => format!(" {to}{}", text(inner, name, app)),
+        _ => String::new(),
     };
-    let (mut name, mut inner) = (text(label.name, Name::Short, app), inner_as(Name::Short));
+    let name_as = |as_: Name| match &instead {
+        Some(lock) => lock.clone(),
+        None => text(label.name, as_, app),
+    };
+    let (mut name, mut inner) = (name_as(Name::Short), inner_as(Name::Short));
     let left = |name: &str| room.saturating_sub(width(name) + width(&line));
     let fits = |name: &str| width(name) + width(&line) <= room;
     if width(&inner) > left(&name) {
         inner = inner_as(Name::Shortest);
     }
     if width(&inner) > left(&name) || !fits(&name) {
-        let shortest = text(label.name, Name::Shortest, app);
+        let shortest = name_as(Name::Shortest);
         if left(&shortest) >= INNER_LEAST.min(width(&inner)) || !fits(&name) {
             name = shortest;
         }
@@ -67,6 +75,7 @@ pub fn put(
     // The end of a long path is more informative than its beginning; of a marker it is the
     // beginning.
     let name = match label.name.kind {
+        _ if instead.is_some() => cut_end(&name, name_room, theme.glyphs.cut),
         FrameKind::Marker => cut_end(&name, name_room, theme.glyphs.cut),
         _ => cut_start(&name, name_room, theme.glyphs.cut),
     };
@@ -143,13 +152,27 @@ mod tests {
     use super::*;
     use crate::app::AppConfig;
     use crate::config::Screen;
+    use crate::model::facts::tables::Holder;
+    use crate::model::projection::{HeldBy, Lock};
+    use crate::model::vocabulary::blocker::BlockerKind;
+    use crate::model::vocabulary::frame::ThreadKey;
     use ratatui::buffer::Buffer;
     use ratatui::layout::Rect;
 
     fn drawn(name: (&str, u32), inner: &str, cells: u16) -> String {
+        drawn_with(name, inner, None, false, cells)
+    }
+
+    fn drawn_with(
+        name: (&str, u32),
+        inner: &str,
+        lock: Option<&Lock>,
+        is_entry: bool,
+        cells: u16,
+    ) -> String {
         let name = Location { line: Some(name.1), ..Location::named(name.0, FrameKind::Java) };
         let inner = Location::named(inner, FrameKind::Java);
-        let label = Label { outer: Vec::new(), name: &name, inner: Some(&inner), is_entry: false };
+        let label = Label { outer: Vec::new(), name: &name, inner: Some(&inner), lock, is_entry };
         let app = AppState::new(AppConfig::default());
         let theme = Theme::new(&Screen { color: false, ascii: false, mouse: false });
         let area = Rect::new(0, 0, cells, 1);
@@ -176,5 +199,33 @@ mod tests {
         ] {
             assert_eq!(drawn(name, inner, cells), expected, "{cells}");
         }
+    }
+    #[test]
+    fn what_is_waited_for_stands_in_place_of_the_call_that_waits() {
+        let class = Some("com.shop.OrderBook".into());
+        let held = HeldBy {
+            holder: Holder::Unmounted,
+            name: "timer".into(),
+            place: Vec::new(),
+            waited_ns: 0,
+        };
+        let lock = Lock {
+            kind: BlockerKind::Monitor,
+            pid: 1,
+            object: 16,
+            class,
+            waited_ns: 10,
+            threads: 2,
+            longest_ns: 5,
+            longest_from: 0,
+            longest_thread: ThreadKey::unknown(1),
+            waiting_in: Vec::new(),
+            holders: vec![held],
+            holder_count: 0,
+        };
+        let name = ("Cart.total", 14);
+        let shown = |is_entry| drawn_with(name, "monitor enter", Some(&lock), is_entry, 40);
+        assert_eq!(shown(false), "Cart.total :14 › monitor of OrderBook");
+        assert_eq!(shown(true), "› monitor of OrderBook");
     }
 }

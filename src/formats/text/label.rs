@@ -3,7 +3,7 @@
 use super::place;
 use crate::formats::ascii::{ascii, fit};
 use crate::model::facts::tables::Location;
-use crate::model::projection::Label;
+use crate::model::projection::{Label, Lock};
 
 const CALLS: &str = "-> ";
 /// Minimum columns of what is called inside; less is no use.
@@ -15,8 +15,16 @@ pub fn fit_label(label: &Label<'_>, width: usize) -> String {
     let mark = if label.is_entry { CALLS } else { "" };
     let width = width.saturating_sub(mark.len());
     let text = |location: &Location| ascii(&location.function).into_owned();
-    let inner = label.inner.map(|inner| format!(" {CALLS}{}", text(inner))).unwrap_or_default();
     let name = text(label.name);
+    let lock = label.lock.map(|lock| {
+        let before = if label.is_entry { 0 } else { name.len() + CALLS.len() + 1 };
+        lock_in(lock, width.saturating_sub(before))
+    });
+    if let (true, Some(lock)) = (label.is_entry, &lock) {
+        return format!("{mark}{}", fit(lock, width));
+    }
+    let inner = lock.or_else(|| label.inner.map(text));
+    let inner = inner.map(|inner| format!(" {CALLS}{inner}")).unwrap_or_default();
     let beside = width.saturating_sub(name.len()).max(width / 2).min(inner.len());
     let inner = if beside >= INNER_LEAST { fit(&inner, beside) } else { String::new() };
     let name = place(label.name, width.saturating_sub(inner.len()));
@@ -31,4 +39,14 @@ pub fn fit_label(label: &Label<'_>, width: usize) -> String {
         callers.insert_str(0, &caller);
     }
     format!("{mark}{callers}{name}{inner}")
+}
+
+/// Says what a lock is, and who holds it if that fits.
+fn lock_in(lock: &Lock, width: usize) -> String {
+    let class = |class: &str| class.rsplit('.').next().unwrap_or(class).to_owned();
+    let said = ascii(&lock.said(&class)).into_owned();
+    match said.split_once(", ") {
+        Some((what, _)) if said.len() > width => what.to_owned(),
+        _ => said,
+    }
 }

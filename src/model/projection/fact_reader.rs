@@ -262,10 +262,10 @@ impl<'a> Reader<'a> {
             Level::Mine if is_internal => (StackId::EMPTY, CellKind::Plain),
             Level::Mine | Level::Chains | Level::All => (stack, CellKind::Plain),
         };
-        if kind != CellKind::Idle {
-            self.waited.add(key, weights);
-        }
         let at = self.scratch.cell(group, stack, kind);
+        if kind != CellKind::Idle {
+            self.waited.add(key, at, weights);
+        }
         let Scratch { cells, seen, .. } = &mut *self.scratch;
         let cell = &mut cells[at as usize];
         add(&mut cell.totals, state, weights);

@@ -2,7 +2,7 @@
 //! way out of the user's code that has most of its time.
 
 use super::kernel_entry::KernelEntry;
-use super::{Method, Ordered, heaviest};
+use super::{Lock, Method, Ordered, heaviest};
 use crate::model::facts::tables::Location;
 use crate::model::projection::settings::Metric;
 use crate::model::vocabulary::role::Role;
@@ -15,6 +15,8 @@ pub struct Label<'a> {
     /// What the function calls elsewhere for most of its time, or the innermost call of a chain
     /// that leaves the user's code.
     pub inner: Option<&'a Location>,
+    /// The lock for which most of the row's time was waited there.
+    pub lock: Option<&'a Lock>,
     /// The row stands for what its caller, the user's function, calls elsewhere.
     pub is_entry: bool,
 }
@@ -26,6 +28,7 @@ impl<'a> Label<'a> {
             outer: Vec::new(),
             name: method.location(metric),
             inner: method.entry(metric),
+            lock: None,
             is_entry: false,
         }
     }
@@ -65,10 +68,14 @@ pub fn label<'a>(ordered: &Ordered<'a>, node: u32, swallowed: u32) -> Label<'a> 
             (!chain[..named].iter().any(is_interrupt)).then_some(node)
         }
     };
+    let entries = projection.children(node).filter(|child| projection.is_entry(*child));
+    let lock = projection
+        .most_waited_lock(std::iter::once(node).chain(entries), projection.total(node).wall_ns);
     Label {
         outer,
         name: location(name),
         inner: inner.map(location),
+        lock,
         is_entry: projection.is_entry(node),
     }
 }

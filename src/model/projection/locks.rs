@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::Projection;
+use super::columns::NONE;
 use super::filter::Verdicts;
 use super::rows::Rows;
 use crate::model::facts::fact::{FactKey, Weights};
@@ -84,6 +86,28 @@ pub(super) fn deadlocks(snapshot: &Snapshot, rows: &Rows, verdicts: &Verdicts) -
 }
 
 impl Lock {
+    /// Says what it is and who holds it: `monitor of TaxTable, held by timer`. `class` shortens the
+    /// names of classes.
+    pub fn said(&self, class: &dyn Fn(&str) -> String) -> String {
+        let what = match (self.kind, self.class.as_deref().map(class)) {
+            (BlockerKind::OwnedLock | BlockerKind::Parked, Some(class)) => class,
+            (BlockerKind::ThreadEnd, _) | (_, None) => self.kind.word().to_owned(),
+            (kind, Some(class)) => format!("{} of {class}", kind.word()),
+        };
+        let held = self.main_holder().filter(|held| held.waited_ns > self.waited_ns / 2);
+        match held {
+            Some(HeldBy { holder: Holder::Foreign { pid, .. }, .. }) => {
+                format!("{what}, held by process {pid}")
+            }
+            Some(held) if self.kind == BlockerKind::ThreadEnd => format!("end of {}", held.name),
+            Some(held) => format!("{what}, held by {}", held.name),
+            None if self.holder_count > 1 => {
+                format!("{what}, held by {} threads in turn", self.holder_count)
+            }
+            None => what,
+        }
+    }
+
     /// Returns the holder for which threads waited longest, if one is known for most of the time.
     pub fn main_holder(&self) -> Option<&HeldBy> {
         self.holders
@@ -95,32 +119,79 @@ impl Lock {
 /// The waits of the shown threads with known blockers.
 #[derive(Default)]
 pub(super) struct Waited {
-    by_wait: FxHashMap<(BlockerId, StackId, ThreadKey), Weights>,
+    by_wait: FxHashMap<Wait, Weights>,
 }
 
+/// What facts of waits have in common that are summed up.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Wait {
+    blocker: BlockerId,
+    stack: StackId,
+    thread: ThreadKey,
+    cell: u32,
+}
+
+/// A lock's process, address and kind.
+type LockKey = (u32, u64, BlockerKind);
+
 impl Waited {
-    pub(super) fn add(&mut self, key: &FactKey, weights: &Weights) {
+    /// Adds a fact of this cell.
+    pub(super) fn add(&mut self, key: &FactKey, cell: u32, weights: &Weights) {
         if key.blocker != BlockerId::NONE {
-            self.by_wait.entry((key.blocker, key.stack, key.thread)).or_default().add(weights);
+            let FactKey { blocker, stack, thread, .. } = *key;
+            self.by_wait.entry(Wait { blocker, stack, thread, cell }).or_default().add(weights);
         }
     }
 
-    /// Sums the waits up, by lock. Those with most waited time come first.
-    pub(super) fn locks(self, snapshot: &Snapshot, rows: &Rows, verdicts: &Verdicts) -> Vec<Lock> {
+    /// Sums the waits up, by lock, those with most waited time first; and by node. `attached`: the
+    /// node of each cell, or [`NONE`].
+    pub(super) fn locks(
+        self,
+        (snapshot, rows, verdicts): (&Snapshot, &Rows, &Verdicts),
+        attached: &[u32],
+    ) -> (Vec<Lock>, LocksOfNodes) {
         let mut places = Places::new(snapshot, rows, verdicts);
-        let mut sums: BTreeMap<(u32, u64, BlockerKind), Sum> = BTreeMap::new();
-        for ((id, stack, thread), weights) in &self.by_wait {
-            let Some(blocker) = snapshot.tables.blocker(*id).filter(|found| is_lock(found)) else {
-                continue;
-            };
-            let sum = sums.entry((blocker.pid, blocker.object, blocker.kind)).or_default();
-            sum.add(blocker, places.of(*stack), *thread, weights, &mut places);
+        let mut sums: BTreeMap<LockKey, Sum> = BTreeMap::new();
+        let mut of_nodes: FxHashMap<(u32, LockKey), u64> = FxHashMap::default();
+        for (wait, weights) in &self.by_wait {
+            let blocker = snapshot.tables.blocker(wait.blocker);
+            let Some(blocker) = blocker.filter(|found| is_lock(found)) else { continue };
+            let key = (blocker.pid, blocker.object, blocker.kind);
+            let place = places.of(wait.stack);
+            sums.entry(key).or_default().add(blocker, place, wait.thread, weights, &mut places);
+            *of_nodes.entry((attached[wait.cell as usize], key)).or_default() += weights.wall_ns;
         }
         let mut locks: Vec<Lock> =
             sums.into_iter().map(|(key, sum)| sum.lock(key, &places)).collect();
         locks.sort_by_key(|lock| (std::cmp::Reverse(lock.waited_ns), lock.pid, lock.object));
         locks.truncate(MAX_LOCKS);
-        locks
+        let mut by_node = LocksOfNodes::default();
+        for ((node, key), ns) in of_nodes.into_iter().filter(|((node, _), _)| *node != NONE) {
+            let lock = locks.iter().position(|lock| (lock.pid, lock.object, lock.kind) == key);
+            by_node.0.entry(node).or_default().extend(lock.map(|lock| (lock as u32, ns)));
+        }
+        (locks, by_node)
+    }
+}
+
+/// The locks for which the stacks that end at a node waited, with the waited time, ns. They are
+/// numbered as in the projection.
+#[derive(Clone, Default)]
+pub(super) struct LocksOfNodes(FxHashMap<u32, Vec<(u32, u64)>>);
+
+impl Projection {
+    /// Returns the lock for which most of `wall_ns` was waited in stacks that end at these nodes.
+    pub(super) fn most_waited_lock(
+        &self,
+        nodes: impl Iterator<Item = u32>,
+        wall_ns: u64,
+    ) -> Option<&Lock> {
+        let mut sums: BTreeMap<u32, u64> = BTreeMap::new();
+        for (lock, ns) in nodes.filter_map(|node| self.locks_of_nodes.0.get(&node)).flatten() {
+            *sums.entry(*lock).or_default() += ns;
+        }
+        let (lock, ns) = sums.into_iter().max_by_key(|(_, ns)| *ns)?;
+        (ns > wall_ns / 2).then(|| self.locks.get(lock as usize)).flatten()
     }
 }
 

@@ -158,6 +158,7 @@ pub struct Projection {
     unnamed_ns: u64,
     /// What shown threads waited for, where that is known; most waited time first.
     pub locks: Vec<Lock>,
+    locks_of_nodes: locks::LocksOfNodes,
     pub deadlocks: Vec<Vec<Stuck>>,
     /// Ordered by name.
     pub groups: Vec<Group>,
@@ -181,6 +182,7 @@ impl Projection {
             collectors_cpu_ns: 0,
             unnamed_ns: 0,
             locks: Vec::new(),
+            locks_of_nodes: locks::LocksOfNodes::default(),
             deadlocks: Vec::new(),
             groups: Vec::new(),
             nodes: nodes::Nodes::default(),
@@ -365,7 +367,8 @@ impl Projector {
             shown.seen.iter().map(|seen| (seen.thread, trees.attached[seen.cell as usize]));
         let seen = attached.filter(|(_, node)| *node != columns::NONE).collect();
 
-        let locks = std::mem::take(&mut shown.waited).locks(snapshot, rows, verdicts);
+        let waited = std::mem::take(&mut shown.waited);
+        let (locks, locks_of_nodes) = waited.locks((snapshot, rows, verdicts), &trees.attached);
         let deadlocks = locks::deadlocks(snapshot, rows, verdicts);
         let mut trend = shown.trend.take();
         if let Some(trend) = &mut trend {
@@ -409,6 +412,7 @@ impl Projector {
             collectors_cpu_ns: shown.collectors_cpu_ns,
             unnamed_ns,
             locks,
+            locks_of_nodes,
             deadlocks,
             groups,
             nodes: trees.nodes,

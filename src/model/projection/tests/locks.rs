@@ -73,6 +73,58 @@ fn waits_are_summed_by_lock_with_their_holders() {
     assert_eq!(lock.main_holder().map(|held| &*held.name), Some("timer"));
 }
 
+/// Returns the locks after which the outermost functions of each group are named.
+fn named_after(world: &mut World) -> Vec<(String, Option<String>)> {
+    let projection = world.project(&mine());
+    let settings = mine();
+    let ordered = projection.ordered(&settings);
+    let mut rows = Vec::new();
+    for group in &projection.groups {
+        for root in ordered.roots(group) {
+            let chain = chain(&ordered, root);
+            let label = label(&ordered, chain.last, chain.swallowed);
+            let lock = label.lock.map(|lock| lock.said(&str::to_owned));
+            rows.push((group.name.to_string(), lock));
+        }
+    }
+    rows
+}
+
+#[test]
+fn a_row_is_named_after_the_lock_for_which_most_of_its_time_is_waited() {
+    // Of two groups that wait in one function, each for another lock.
+    let mut world = World::new();
+    let orders = world.held_by(0x10, "timer", HELD);
+    let prices = Blocker { class: Some("Prices".into()), ..world.held_by(0x20, "admin", HELD) };
+    world.waits("http-1", 300, orders);
+    world.waits("http-2", 100, prices.clone());
+    world.waits("batch", 200, Blocker { kind: BlockerKind::Monitor, ..prices });
+    let rows = named_after(&mut world);
+    let of = |group: &str| rows.iter().find(|(name, _)| name == group).expect("a group").1.clone();
+    assert_eq!(of("http-").as_deref(), Some("mutex, held by timer"));
+    assert_eq!(of("batch").as_deref(), Some("monitor of Prices, held by admin"));
+    assert_eq!(of("timer"), None);
+    // Half of the time is not most of it.
+    for (known, expected) in [(100, None), (101, Some("mutex, held by timer".to_owned()))] {
+        let mut world = World::new();
+        let orders = world.held_by(0x10, "timer", HELD);
+        world.waits("http-1", known, orders);
+        world.fact("http-1", WAITS, State::Lock, 100 * MS);
+        assert!(named_after(&mut world).contains(&("http-".into(), expected)), "{known}");
+    }
+}
+
+#[test]
+fn a_lock_that_several_threads_held_says_so() {
+    let mut world = World::new();
+    for holder in ["a", "b", "c"] {
+        let held = world.held_by(0x10, holder, HELD);
+        world.waits("http-1", 100, held);
+    }
+    let lock = &world.project(&mine()).locks[0];
+    assert_eq!(lock.said(&str::to_owned), "mutex, held by 3 threads in turn");
+}
+
 #[test]
 fn how_code_was_compiled_makes_no_other_place() {
     let mut world = World::new();
