@@ -108,6 +108,27 @@ fn nested_locks_are_no_deadlock() {
     }
 }
 
+/// Six threads hold one mutex in turn. The one that holds it waited for it before, and sleeps now.
+#[test]
+fn a_thread_that_got_what_it_waited_for_waits_no_longer() {
+    let target = start("turns");
+    let profile = json(&target, &["record", "-d", "8s"]);
+    assert_eq!(profile["deadlocks"], Value::Array(Vec::new()));
+    let lock = &profile["locks"][0];
+    assert_eq!((lock["kind"].as_str(), lock["threads"].as_u64()), (Some("mutex"), Some(6)));
+    let holders = lock["held_by"].as_array().expect("a list");
+    assert!(holders.len() >= 4, "they take turns: {holders:?}");
+    let mut waited = [0.0, 0.0];
+    for held in holders.iter().filter(|held| held["name"].as_str().is_some_and(|n| !n.is_empty())) {
+        assert!(held["name"].as_str().is_some_and(|name| name.starts_with("turn-")), "{held}");
+        let functions = held["functions"].as_array().expect("a list");
+        let there = functions.iter().any(|function| function == "hold_it");
+        waited[usize::from(there)] += held["waited_ms"].as_f64().expect("a number");
+    }
+    // For a tick or two of each 30 the new holder was not seen there yet.
+    assert!(waited[1] > 9.0 * waited[0], "{holders:?}");
+}
+
 /// Threads that wait in every way whose holder is known, by the program's own word.
 #[test]
 fn a_dump_has_the_blockers_of_all_threads() {

@@ -2,6 +2,7 @@
  *   convoy    six threads take a mutex that the thread "keeper" holds for most of the time, asleep in hold_it
  *   deadlock  "left" and "right" hold a mutex each and wait for the other's; other threads go on
  *   nested    eight threads take two of four mutexes, always in the same order, and hold them for a while
+ *   turns     six threads take one mutex in turn, and each holds it for 300 ms, asleep in hold_it
  * Prints "ready". */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -44,6 +45,16 @@ static void *keep(void *unused) {
 static void *take(void *unused) {
     (void)unused;
     for (;;) take_it(), pause_us(1000);
+}
+
+static void *take_turns(void *unused) {
+    (void)unused;
+    for (;;) {
+        pthread_mutex_lock(&locks[0]);
+        hold_it(300000);
+        pthread_mutex_unlock(&locks[0]);
+        pause_us(100);
+    }
 }
 
 __attribute__((noinline)) static void take_other(int other) {
@@ -92,7 +103,9 @@ int main(int count, char **args) {
         start(cross, 0, "left");
         start(cross, 1, "right");
     }
-    if (strcmp(how, "convoy") != 0)
+    if (strcmp(how, "turns") == 0)
+        for (int n = 0; n < 6; n++) snprintf(name, sizeof name, "turn-%d", n), start(take_turns, n, name);
+    else if (strcmp(how, "convoy") != 0)
         for (int n = 0; n < 8; n++) {
             /* Beside a deadlock the other threads use the other two locks. */
             snprintf(name, sizeof name, "nest-%d", n);

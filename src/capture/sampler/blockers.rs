@@ -21,8 +21,12 @@ use crate::unwinder::Unwinder;
 const MAX_READS: usize = 200;
 /// Inverse of the maximum share of time spent on reading: 0.3 %.
 const SHARE: u64 = 333;
-/// Maximum time that is saved up for one tick, ns.
+/// Maximum time that is saved up, and what there is in the beginning, when nothing is known of the
+/// threads yet, ns.
 const MAX_SAVED: i64 = 3_000_000;
+const AT_START: i64 = 20_000_000;
+/// Maximum time spent in one tick, ns.
+const IN_ONE_TICK: Ns = 3_000_000;
 /// Saved time that is kept for waits whose blockers are not known yet.
 const FOR_FIRST_READS: i64 = MAX_SAVED / 2;
 /// Saved time from which on there is reading again after it was used up, ns.
@@ -45,36 +49,49 @@ const FUTEX: i32 = 202;
 const TIMEOUT: usize = 3;
 
 /// The time that may be spent on reading.
-#[derive(Default)]
 pub(super) struct Allowance {
     /// ns; below 0 if the last reads took longer than what was saved.
     saved: i64,
     /// It was used up, so there is nothing until [`AT_ONCE`] is saved: threads that wait for one
     /// lock are then read together, which is several times cheaper than one in each tick.
     used_up: bool,
+    /// Spent since the last refill, and maximum of that, ns.
+    spent: Ns,
+    limit: Ns,
     at: Ns,
 }
 
+impl Default for Allowance {
+    fn default() -> Allowance {
+        Allowance { saved: AT_START, used_up: false, spent: 0, limit: IN_ONE_TICK, at: 0 }
+    }
+}
+
 impl Allowance {
+    const UNLIMITED: Allowance =
+        Allowance { saved: i64::MAX, limit: Ns::MAX, used_up: false, spent: 0, at: 0 };
+
     /// Adds the share of the time since the last call.
     fn refill(&mut self, now: Ns) {
         let earned = now.saturating_sub(self.at) / SHARE;
-        self.saved = self.saved.saturating_add_unsigned(earned).min(MAX_SAVED);
+        let most = self.saved.max(MAX_SAVED);
+        self.saved = self.saved.saturating_add_unsigned(earned).min(most);
         self.used_up &= self.saved < AT_ONCE;
-        self.at = now;
+        (self.spent, self.at) = (0, now);
     }
 
     fn spend(&mut self, ns: Ns) {
         self.saved = self.saved.saturating_sub_unsigned(ns);
+        self.spent += ns;
         self.used_up |= self.saved <= 0;
     }
 
     fn allows_reading(&self) -> bool {
-        !self.used_up
+        !self.used_up && self.spent < self.limit
     }
 
     fn allows_reading_again(&self) -> bool {
-        !self.used_up && self.saved >= FOR_FIRST_READS
+        self.allows_reading() && self.saved >= FOR_FIRST_READS
     }
 }
 
@@ -137,11 +154,9 @@ impl Blockers {
             return None;
         }
         self.read_ids(now);
-        let mut of_runtime = || {
-            let (now_in, sp) = scan.blocked_in(tid).filter(|_| unwinder.reads_blockers())?;
-            (now_in == *call).then(|| unwinder.blocker(sp)).flatten()
-        };
-        let found = match of_runtime() {
+        let (_, sp) = scan.blocked_in(tid).filter(|(now_in, _)| now_in == call)?;
+        let of_runtime = unwinder.reads_blockers().then(|| unwinder.blocker(sp)).flatten();
+        let found = match of_runtime {
             Some(blocker) => self.with_our_ids(blocker),
             None => {
                 let thread_id = |inside: u32| self.our_id(inside).filter(|tid| scan.has(*tid));
@@ -244,6 +259,13 @@ impl Blockers {
         }
     }
 
+    /// Whether the holder was itself last seen waiting for what it holds.
+    fn was_seen_waiting(&self, blocker: RawBlocker) -> bool {
+        let RawHolder::Thread { pid, tid } = blocker.holder else { return false };
+        let told = self.waits.get(&tid).filter(|_| pid == self.pid).and_then(|wait| wait.blocker);
+        told.is_some_and(|told| (told.kind, told.object) == (blocker.kind, blocker.object))
+    }
+
     /// Whether the blocker of this wait need not be read again yet: another thread that waits for
     /// the same was told the same holder since half the pause ago. An address may be another
     /// object's after a collection, so it is read now and then all the same.
@@ -313,8 +335,7 @@ impl Core {
         let mut left = MAX_READS;
         if self.once {
             // One stack of each thread is wanted, and what it waits for: no later tick does it.
-            (left, self.allowance) =
-                (usize::MAX, Allowance { saved: i64::MAX, ..Allowance::default() });
+            (left, self.allowance) = (usize::MAX, Allowance::UNLIMITED);
         }
         let mut events = std::mem::take(&mut self.events);
         for event in &mut events {
@@ -347,10 +368,9 @@ impl Core {
     fn read_blocker_of(&mut self, observation: &mut Observation, now: Ns, left: &mut usize) {
         let thread = observation.thread;
         let Some(index) = self.find(thread.pid) else { return };
-        let Seen::Blocked(call) = observation.seen else {
-            self.processes[index].blockers.forget(thread.tid);
-            return;
-        };
+        // The thread has run since: the wait in which it was before has ended.
+        self.processes[index].blockers.forget(thread.tid);
+        let Seen::Blocked(call) = observation.seen else { return };
         if !may_be_held(&call) || !self.processes[index].gives_stacks() {
             return;
         }
@@ -361,7 +381,6 @@ impl Core {
         }
         let stack = FxBuildHasher.hash_one(&observation.stack);
         if self.processes[index].blockers.is_fruitless(stack) && !self.once {
-            self.processes[index].blockers.forget(thread.tid);
             return;
         }
         *left -= 1;
@@ -390,8 +409,14 @@ impl Core {
             return None;
         };
         blockers.note_holder(found, now);
-        let pause = (2 * wait.pause).min(MAX_AGAIN);
-        blockers.remember(Wait { blocker, next: now + pause, pause, ..wait });
+        // A holder that was last seen waiting for it has just got it: where it holds it is known
+        // after the next tick.
+        let longer = (2 * wait.pause).min(MAX_AGAIN);
+        let (next, pause) = match blockers.was_seen_waiting(found) {
+            true => (now + 1, wait.pause),
+            false => (now + longer, longer),
+        };
+        blockers.remember(Wait { blocker, next, pause, ..wait });
         blocker
     }
 
@@ -435,12 +460,20 @@ mod tests {
     fn reading_takes_a_small_share_of_the_time() {
         let mut allowance = Allowance::default();
         allowance.refill(SECOND);
-        assert_eq!(allowance.saved, MAX_SAVED);
+        assert_eq!(allowance.saved, AT_START, "what there is in the beginning is not more later");
+        allowance.spend(IN_ONE_TICK - 1);
+        assert!(allowance.allows_reading());
+        allowance.spend(1);
+        assert!(!allowance.allows_reading(), "enough for one tick");
+        allowance.saved = MAX_SAVED;
+        allowance.refill(SECOND);
+        assert!(allowance.allows_reading() && allowance.saved == MAX_SAVED);
         allowance.spend(MAX_SAVED.unsigned_abs() - FOR_FIRST_READS.unsigned_abs());
         assert!(allowance.allows_reading_again());
         allowance.spend(1);
         assert!(allowance.allows_reading() && !allowance.allows_reading_again());
         allowance.spend(2 * MAX_SAVED.unsigned_abs());
+        assert!(allowance.used_up);
         let mut at = SECOND;
         while !allowance.allows_reading() {
             at += SECOND / 100;
@@ -449,9 +482,9 @@ mod tests {
         // What was taken too much is saved first.
         let took = 2 * MAX_SAVED - FOR_FIRST_READS + AT_ONCE;
         assert_eq!((at - SECOND) / SHARE / 100_000, took.unsigned_abs() / 100_000);
-        allowance.saved = i64::MAX;
-        allowance.refill(3 * at);
-        assert_eq!(allowance.saved, MAX_SAVED, "after a dump");
+        allowance = Allowance::UNLIMITED;
+        allowance.spend(100 * SECOND);
+        assert!(allowance.allows_reading_again());
     }
 
     #[test]
@@ -511,6 +544,22 @@ mod tests {
             [None, Some(2), None, Some(1), None]
         );
         assert!(blockers.due.is_empty() && blockers.waits.is_empty());
+    }
+
+    #[test]
+    fn a_holder_that_was_seen_waiting_has_just_got_it() {
+        let mut blockers = Blockers::new(7);
+        let held = RawHolder::Thread { pid: 7, tid: 2 };
+        let asked = |blockers: &Blockers| {
+            blockers.was_seen_waiting(wait(1, 0, held).blocker.expect("known"))
+        };
+        assert!(!asked(&blockers));
+        blockers.remember(wait(2, 0, RawHolder::Thread { pid: 7, tid: 3 }));
+        assert!(asked(&blockers));
+        let mut other = wait(2, 0, held);
+        other.blocker = other.blocker.map(|blocker| RawBlocker { object: 0x99, ..blocker });
+        blockers.remember(other);
+        assert!(!asked(&blockers), "it waits for another");
     }
 
     #[test]
