@@ -103,6 +103,8 @@ struct Wait {
     /// When it is read again, and how long after the last time.
     next: Ns,
     pause: Ns,
+    /// Its holder had just got what is waited for.
+    is_new: bool,
 }
 
 /// What the blocked threads of one process wait for.
@@ -273,6 +275,7 @@ impl Blockers {
         let Some(RawBlocker { kind, object, holder, .. }) = wait.blocker else { return false };
         let last = self.holders.get(&(kind, object)).filter(|_| object != 0);
         wait.pause < MAX_AGAIN
+            && !wait.is_new
             && last.is_some_and(|(last, at)| *last == holder && at + wait.pause / 2 >= now)
     }
 
@@ -374,7 +377,7 @@ impl Core {
         if !may_be_held(&call) || !self.processes[index].gives_stacks() {
             return;
         }
-        let wait = Wait { thread, call, blocker: None, next: now, pause: AGAIN / 2 };
+        let wait = Wait { thread, call, blocker: None, next: now, pause: AGAIN / 2, is_new: false };
         if *left == 0 || !self.allowance.allows_reading() {
             self.processes[index].blockers.remember(wait);
             return;
@@ -411,12 +414,10 @@ impl Core {
         blockers.note_holder(found, now);
         // A holder that was last seen waiting for it has just got it: where it holds it is known
         // after the next tick.
+        let is_new = blockers.was_seen_waiting(found);
         let longer = (2 * wait.pause).min(MAX_AGAIN);
-        let (next, pause) = match blockers.was_seen_waiting(found) {
-            true => (now + 1, wait.pause),
-            false => (now + longer, longer),
-        };
-        blockers.remember(Wait { blocker, next, pause, ..wait });
+        let (next, pause) = if is_new { (now + 1, wait.pause) } else { (now + longer, longer) };
+        blockers.remember(Wait { blocker, next, pause, is_new, ..wait });
         blocker
     }
 
@@ -453,7 +454,7 @@ mod tests {
         let blocker = RawBlocker { kind: BlockerKind::Mutex, object: 0x10, class: None, holder };
         let call = Syscall { number: FUTEX, args: [0x10, 0x80, 2, 0, 0, 0] };
         let thread = ThreadKey { pid: 7, tid, start: 1 };
-        Wait { thread, call, blocker: Some(blocker), next, pause: AGAIN }
+        Wait { thread, call, blocker: Some(blocker), next, pause: AGAIN, is_new: false }
     }
 
     #[test]

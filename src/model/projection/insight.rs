@@ -107,6 +107,7 @@ pub fn insight(
     }
     let sentence = None
         .or_else(|| convoy(snapshot, projection, answer))
+        .or_else(|| crowd(snapshot, projection, answer, wording))
         .or_else(|| hot(projection, wording).filter(|_| mostly_runs && !naming))
         .or_else(|| longest_wait(snapshot, projection, answer));
     if let Some(text) = sentence {
@@ -310,6 +311,31 @@ fn convoy(
     Some(format!("{threads} of {busy} busy threads wait for one {lock}"))
 }
 
+/// Says how many threads wait in one function of a library, as for a connection of a pool.
+fn crowd(
+    snapshot: &Snapshot,
+    projection: &Projection,
+    answer: &dyn Fn(&Asked) -> Option<WaitsFor>,
+    wording: Wording<'_>,
+) -> Option<String> {
+    let crowd = projection.now.crowd.as_ref()?;
+    let waited = snapshot.at.saturating_sub(crowd.since);
+    if waited < LONG {
+        return None;
+    }
+    let (threads, busy) = (crowd.threads, projection.now.busy_count());
+    let function = (wording.function)(&crowd.function);
+    let mut text = format!("{threads} of {busy} busy threads wait in {function}");
+    let thread = snapshot.threads.iter().find(|thread| thread.thread == crowd.longest)?;
+    // That they are parked, or at which address, says nothing.
+    let is_known = |waits: &WaitsFor| !["futex", "park", "wait"].contains(&waits.what);
+    if let Some(waits) = waits_for(snapshot, thread, answer).filter(is_known) {
+        text.push_str(&format!(" ({waits})"));
+    }
+    text.push_str(&format!(", up to {}", short_span(waited)));
+    Some(text)
+}
+
 /// Returns the thread that the sentence is about: in a convoy, or the one that waits longest.
 fn longest(snapshot: &Snapshot, projection: &Projection) -> Option<(ThreadNow, State)> {
     let state = |t: &ThreadNow| t.state.resolve(snapshot.tables.futex_kind(t.stack));
@@ -362,6 +388,11 @@ fn quiet(snapshot: &Snapshot, projection: &Projection) -> Option<String> {
 
 /// Returns the wait that [`insight`] is about, to be asked for.
 pub fn asked(snapshot: &Snapshot, projection: &Projection) -> Option<Asked> {
-    let (thread, _) = longest(snapshot, projection)?;
+    let of_crowd = || {
+        let crowd = projection.now.crowd.as_ref().filter(|_| projection.now.convoy.is_none())?;
+        let long = snapshot.at.saturating_sub(crowd.since) >= LONG;
+        snapshot.threads.iter().find(|thread| long && thread.thread == crowd.longest).copied()
+    };
+    let thread = of_crowd().or_else(|| longest(snapshot, projection).map(|(thread, _)| thread))?;
     Asked::of(snapshot, &thread)
 }

@@ -9,7 +9,7 @@
 //! idle_marks, idle       waiting for work, by lists of frames
 //! base_marks             functions at the base of a thread, by lists
 //! thread_base            waiting for work, by the place in the thread
-//! wait_call              the call in which a stack waits
+//! wait_call, wait_place  the call in which a stack waits, and by what library
 //! kernel_entry           functions at which a thread enters the kernel
 //! safepoint              safepoint stops of a Java virtual machine
 //! tree, nodes, totals    the tree and its sums; methods, lines, columns: tables
@@ -54,6 +54,7 @@ mod tree;
 mod trend;
 mod units;
 mod wait_call;
+mod wait_place;
 pub mod waits;
 
 #[cfg(test)]
@@ -327,7 +328,7 @@ impl Projector {
 
         let shown_threads =
             shown.seen.iter().map(|seen| shown.threads[seen.thread as usize]).collect();
-        let now = Now::of(snapshot, verdicts, &shown_threads);
+        let now = Now::of(snapshot, (rows, verdicts), &shown_threads);
 
         let parts = parts(snapshot, settings, &shown, groups);
         let mut rank = vec![0; groups.count()];

@@ -1,17 +1,22 @@
 //! What the threads do at the time of the snapshot: busy by state, or waiting for work.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::filter::Verdicts;
+use super::rows::Rows;
+use super::wait_place::library_entry;
 use crate::model::facts::snapshot::Snapshot;
+use crate::model::facts::tables::Location;
 use crate::model::vocabulary::frame::{Ns, ThreadKey};
 use crate::model::vocabulary::state::State;
 
 /// The system call futex(2) on x86-64; its first argument is the address.
 const FUTEX: i32 = 202;
-/// Fewer threads at one lock are no convoy.
+/// Fewer threads at one lock are no convoy, nor are they a crowd in one function.
 const CONVOY: u32 = 4;
 
 /// Threads that wait for one lock.
@@ -20,6 +25,16 @@ pub struct Convoy {
     pub threads: u32,
     /// The one that has waited longest.
     pub longest: ThreadKey,
+}
+
+/// Threads that wait in one function of a library.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Crowd {
+    pub threads: u32,
+    pub function: Arc<Location>,
+    /// The one that has waited longest, and since when.
+    pub longest: ThreadKey,
+    pub since: Ns,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -34,17 +49,21 @@ pub struct Now {
     /// Of the threads that are shown, most of those that wait for the same mutex: at least half of
     /// all busy ones. (Java parks each thread at an address of its own.)
     pub convoy: Option<Convoy>,
+    /// Of the threads that are shown, most of those that wait by the same function of a library: at
+    /// least half of all busy ones.
+    pub crowd: Option<Crowd>,
 }
 
 impl Now {
     pub(super) fn of(
         snapshot: &Snapshot,
-        verdicts: &Verdicts,
+        (rows, verdicts): (&Rows, &Verdicts),
         shown: &FxHashSet<ThreadKey>,
     ) -> Now {
         let mut now = Now::default();
         let mut since = Ns::MAX;
         // By process and address: the number of threads, and the first of them.
+        let mut crowds: FxHashMap<Arc<str>, Crowd> = FxHashMap::default();
         let mut locks: BTreeMap<(u32, u64), (u32, Ns, ThreadKey)> = BTreeMap::new();
         for thread in &*snapshot.threads {
             let state = thread.state.resolve(snapshot.tables.futex_kind(thread.stack));
@@ -60,6 +79,21 @@ impl Now {
                     if waits && thread.since < since {
                         since = thread.since;
                         now.longest_wait = Some(thread.thread);
+                    }
+                    if matches!(state, State::Lock | State::Wait | State::Io)
+                        && let Some(function) =
+                            library_entry(&snapshot.tables, rows, verdicts, thread.stack)
+                    {
+                        let crowd = crowds.entry(function.function.clone()).or_insert(Crowd {
+                            threads: 0,
+                            function: function.clone(),
+                            longest: thread.thread,
+                            since: thread.since,
+                        });
+                        crowd.threads += 1;
+                        if thread.since < crowd.since {
+                            (crowd.longest, crowd.since) = (thread.thread, thread.since);
+                        }
                     }
                     if state == State::Lock
                         && let Some(call) = thread.syscall.filter(|call| call.number == FUTEX)
@@ -78,6 +112,10 @@ impl Now {
         now.convoy = most
             .filter(|(threads, ..)| *threads >= CONVOY && 2 * threads >= now.busy_count())
             .map(|(threads, _, longest)| Convoy { threads, longest });
+        let largest =
+            crowds.into_values().max_by_key(|crowd| (crowd.threads, Reverse(crowd.since)));
+        now.crowd = largest
+            .filter(|crowd| crowd.threads >= CONVOY && 2 * crowd.threads >= now.busy_count());
         now
     }
 

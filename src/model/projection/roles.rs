@@ -59,6 +59,14 @@ const JAVA_RUNTIME: &[&str] = &[
     r"io\.netty\.util\.(concurrent\.FastThreadLocalRunnable|internal\.ThreadExecutorMap\$\d+)\.run",
 ];
 
+/// Methods of classes that libraries generate at run time: they stand between a caller and the
+/// class that the user wrote.
+const JAVA_PROXIES: &[&str] = &[
+    r".*\$\$(SpringCGLIB|EnhancerBy\w*)[^.]*\..*",
+    r".*\$(HibernateProxy|HibernateBasicProxy|ByteBuddy|MockitoMock)\b[^.]*\..*|.*_\$\$_[^.]*\..*",
+    r"(.*\.)?\$Proxy\d*\..*",
+];
+
 /// Calls that block, beyond those of the idle lists.
 const WAITS: &[&str] = &[
     r"_*(GI_)?_*pthread_(mutex_(timed|clock)?lock(_full)?|rwlock_(timed|clock)?(rd|wr)lock(_slow|_full\w*)?|spin_lock|barrier_wait|(timed|clock|try)?join(_np|_ex)?)(64)?",
@@ -111,9 +119,10 @@ const LIBRARY_NAMESPACES: &[&str] = &[
     "futures_util",
 ];
 
-static LISTS: LazyLock<[Regex; 4]> = LazyLock::new(|| {
+static LISTS: LazyLock<[Regex; 5]> = LazyLock::new(|| {
     let whole = |list: &[&str]| format!("^(?:{})$", list.join("|"));
-    [whole(NATIVE_RUNTIME), whole(JAVA_RUNTIME), whole(WAITS), LIBRARY_FILES.join("|")]
+    let library_files = LIBRARY_FILES.join("|");
+    [whole(NATIVE_RUNTIME), whole(JAVA_RUNTIME), whole(JAVA_PROXIES), whole(WAITS), library_files]
         .map(|list| Regex::new(&list).expect("the shipped lists are regular expressions"))
 });
 
@@ -125,7 +134,7 @@ pub(in crate::model) fn role(location: &Location, origin: Origin) -> Role {
 /// Returns the role that function, module and kind decide, whatever the place; `None` if they do
 /// not.
 pub(super) fn role_by_name(location: &Location) -> Option<Role> {
-    let [native_runtime, java_runtime, waits, _] = &*LISTS;
+    let [native_runtime, java_runtime, java_proxies, waits, _] = &*LISTS;
     let name = &*location.function;
     if let Some(role) = redacted::code_role(name) {
         return Some(role);
@@ -142,6 +151,7 @@ pub(super) fn role_by_name(location: &Location) -> Option<Role> {
         FrameKind::Kernel => Some(Role::Kernel),
         FrameKind::Java if is_wait() => Some(Role::Wait),
         FrameKind::Java if java_runtime.is_match(name) => Some(Role::Runtime),
+        FrameKind::Java if java_proxies.is_match(name) => Some(Role::Library),
         FrameKind::Java => java_packages::is_platform(name).then_some(Role::Library),
         // Stubs and adapters of HotSpot; what other compilers made for themselves.
         FrameKind::Jit if &*location.module == "[jvm]" || is_builtin(name) => Some(Role::Runtime),
@@ -194,7 +204,7 @@ fn begins_with_any(name: &str, prefixes: &[&str]) -> bool {
 
 /// Returns whether a shared object of this name comes with the system, where its path is not known:
 /// in profiles of other tools and older files.
-fn is_system_module(module: &str) -> bool {
+pub(super) fn is_system_module(module: &str) -> bool {
     const SYSTEM: &[&str] = &["libc", "libpthread", "libm", "ld", "libstdc++", "libgcc_s", "librt"];
     let base = module.rsplit('/').next().unwrap_or(module);
     let name = base.split_once(".so").map(|(name, _)| name);
@@ -359,6 +369,13 @@ mod tests {
             ),
             ("org.apache.kafka.broker.Loop.run", Origin::App, Role::App),
             ("com.acme.util.Json.parse", Origin::Library, Role::Library),
+            // Generated for a class, beside that class or elsewhere.
+            ("com.shop.Orders$$SpringCGLIB.export", Origin::App, Role::Library),
+            ("com.shop.Orders$$EnhancerBySpringCGLIB$$1a2b.export", Origin::App, Role::Library),
+            ("com.shop.Order$HibernateProxy.total", Origin::Unknown, Role::Library),
+            ("jdk.proxy2.$Proxy71.findAll", Origin::Unknown, Role::Library),
+            ("$Proxy12.findAll", Origin::Unknown, Role::Library),
+            ("com.shop.Orders$Proxying.export", Origin::App, Role::App),
             ("organic.Shop.run", Origin::Unknown, Role::App),
         ] {
             assert_eq!(java(name, origin), role, "{name}");

@@ -195,6 +195,30 @@ fn a_convoy_is_counted_and_its_longest_wait_is_asked_for() {
 }
 
 #[test]
+fn threads_that_wait_by_one_library_are_counted() {
+    let pooled = "start_thread;serve;hyper::service::call;mio::pool::get;mio::queue::take;\
+                  std::sync::mpsc::recv;libc.so.6!syscall";
+    for (waiting, others, expected) in [
+        (4, 0, "4 of 7 busy threads wait in mio::pool::get, up to 20 s"),
+        (4, 1, "4 of 8 busy threads wait in mio::pool::get, up to 20 s"),
+        (4, 2, "page-0 waits 20 s: io"),
+        (3, 0, "page-0 waits 20 s: io"),
+    ] {
+        let mut moment = Moment::new();
+        moment.threads.clear();
+        let mut wait = |name: String, stack: &str, since: Ns| {
+            let thread = waits(&mut moment.world, &name, (stack, State::Io), since);
+            moment.threads.push(thread);
+        };
+        (0..waiting).for_each(|nth| wait(format!("page-{nth}"), pooled, 80 * SECOND + nth));
+        // The user's own function is no library.
+        let own = "start_thread;serve;price;ask;libc.so.6!recv";
+        (0..3 + others).for_each(|nth| wait(format!("other-{nth}"), own, 90 * SECOND + nth));
+        assert_eq!(moment.says(&at(Level::Mine)), expected, "{waiting} {others}");
+    }
+}
+
+#[test]
 fn a_program_at_rest_is_said_to_be_one() {
     // One core; `elapsed` is 100 ns.
     let rest = "nothing stands out: cpu 0.01 of 1";
