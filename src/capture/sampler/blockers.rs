@@ -25,6 +25,9 @@ const SHARE: u64 = 333;
 /// threads yet, ns.
 const MAX_SAVED: i64 = 3_000_000;
 const AT_START: i64 = 20_000_000;
+/// How far below 0 the saved time goes, ns. The first read in a virtual machine takes tens of
+/// milliseconds: it looks up classes and fields. Others are not to wait for that.
+const MAX_DEBT: i64 = -1_000_000;
 /// Maximum time spent in one tick, ns.
 const IN_ONE_TICK: Ns = 3_000_000;
 /// Saved time that is kept for waits whose blockers are not known yet.
@@ -81,7 +84,7 @@ impl Allowance {
     }
 
     fn spend(&mut self, ns: Ns) {
-        self.saved = self.saved.saturating_sub_unsigned(ns);
+        self.saved = self.saved.saturating_sub_unsigned(ns).max(MAX_DEBT);
         self.spent += ns;
         self.used_up |= self.saved <= 0;
     }
@@ -118,8 +121,10 @@ pub(super) struct Blockers {
     /// Our thread ids by those of the process's own PID namespace; `None` where both are the same.
     ids: Option<FxHashMap<u32, u32>>,
     ids_read: Option<Ns>,
-    /// By stack: how often in a row its wait was found to be for nothing that is held.
+    /// By stack: how often in a row its wait was found to be for nothing that is held, since this
+    /// time.
     fruitless: FxHashMap<u64, u32>,
+    fruitless_since: Ns,
     /// The last known holder of what is waited for and when it was read, by kind and address.
     holders: FxHashMap<(BlockerKind, u64), (RawHolder, Ns)>,
 }
@@ -134,6 +139,7 @@ impl Blockers {
             ids: None,
             ids_read: None,
             fruitless: FxHashMap::default(),
+            fruitless_since: 0,
             holders: FxHashMap::default(),
         }
     }
@@ -241,8 +247,13 @@ impl Blockers {
     }
 
     /// Whether a wait with this stack is one of those that are for nothing that is held, as sleep.
-    /// Now and then such a wait is read all the same.
-    fn is_fruitless(&mut self, stack: u64) -> bool {
+    /// Now and then such a wait is read all the same; and all is found out anew each second, since a
+    /// read may also fail because the runtime is not known yet, or the thread is new to it.
+    fn is_fruitless(&mut self, stack: u64, now: Ns) -> bool {
+        if now >= self.fruitless_since + SECOND {
+            self.fruitless.clear();
+            self.fruitless_since = now;
+        }
         let Some(times) = self.fruitless.get_mut(&stack).filter(|times| **times >= FRUITLESS)
         else {
             return false;
@@ -383,13 +394,16 @@ impl Core {
             return;
         }
         let stack = FxBuildHasher.hash_one(&observation.stack);
-        if self.processes[index].blockers.is_fruitless(stack) && !self.once {
+        if self.processes[index].blockers.is_fruitless(stack, now) && !self.once {
             return;
         }
         *left -= 1;
         observation.blocker = self.read_and_remember(index, wait, now);
-        let found = observation.blocker.is_some();
-        self.processes[index].blockers.note_fruit(stack, found);
+        let process = &mut self.processes[index];
+        // The C library's own waits are read in no time.
+        if process.unwinder.reads_blockers() {
+            process.blockers.note_fruit(stack, observation.blocker.is_some());
+        }
     }
 
     fn read_again(&mut self, index: usize, wait: Wait, now: Ns) -> Option<Event> {
@@ -480,8 +494,8 @@ mod tests {
             at += SECOND / 100;
             allowance.refill(at);
         }
-        // What was taken too much is saved first.
-        let took = 2 * MAX_SAVED - FOR_FIRST_READS + AT_ONCE;
+        // What was taken too much is saved first, but for a part.
+        let took = AT_ONCE - MAX_DEBT;
         assert_eq!((at - SECOND) / SHARE / 100_000, took.unsigned_abs() / 100_000);
         allowance = Allowance::UNLIMITED;
         allowance.spend(100 * SECOND);
@@ -492,7 +506,7 @@ mod tests {
     fn waits_for_nothing_that_is_held_are_read_now_and_then() {
         let mut blockers = Blockers::new(7);
         let read = |blockers: &mut Blockers, found| {
-            let reads = !blockers.is_fruitless(1);
+            let reads = !blockers.is_fruitless(1, SECOND);
             if reads {
                 blockers.note_fruit(1, found);
             }
@@ -501,10 +515,11 @@ mod tests {
         let tries: Vec<bool> = (0..100).map(|_| read(&mut blockers, false)).collect();
         assert_eq!(tries[..5], [true, true, true, false, false]);
         assert!((4..8).contains(&tries.iter().filter(|reads| **reads).count()), "{tries:?}");
-        assert!(!blockers.is_fruitless(2), "another stack");
+        assert!(!blockers.is_fruitless(2, SECOND), "another stack");
         // One read that finds something, and all are read again.
         while !read(&mut blockers, true) {}
         assert!((0..3).all(|_| read(&mut blockers, false)));
+        assert!(!read(&mut blockers, false) && !blockers.is_fruitless(1, 2 * SECOND));
     }
 
     #[test]
