@@ -145,10 +145,10 @@ impl ReadMemory for Counted {
     }
 }
 
-/// What a blocked thread waits for, and what it took to find that.
 /// How often a thread is observed until it stands still, which all do but for moments.
 const OBSERVATIONS: usize = 500;
 
+/// What a blocked thread waits for, and what it took to find that.
 #[derive(Clone, Copy)]
 struct Found {
     blocker: Option<RawBlocker>,

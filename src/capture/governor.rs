@@ -238,7 +238,7 @@ impl Pace {
         let ms = |ns: Ns| format!("{}ms", ns as f64 / 1e6);
         (governor.interval() > self.asked).then(|| {
             format!(
-                "samples every {} instead of {}, to use at most {} % of a core (--max-overhead)",
+                "samples every {} instead of {}: --max-overhead {}",
                 ms(governor.interval()),
                 ms(self.asked),
                 overhead.percent

@@ -7,11 +7,12 @@
 //! scans                 the thread scan of each tick
 //! samples               samples of running threads, by the kernel or by ptrace
 //! changes               added processes, execs, exits, changes of backend
-//! blockers              what blocked threads wait for, and who holds it
+//! blockers, allowance   what blocked threads wait for, and who holds it; the time for that
 //! deadlocks             threads that wait for each other
 //! emit                  events into the ring, and the status
 //! ```
 
+mod allowance;
 mod blockers;
 mod changes;
 mod deadlocks;
@@ -34,7 +35,7 @@ use crate::capture::event_ring::Writer;
 use crate::capture::governor::Pace;
 use crate::capture::perf::{COUNTERS_LAG, PerfCounts};
 use crate::capture::ptrace::StopCounts;
-use crate::capture::sampler::blockers::Allowance;
+use crate::capture::sampler::allowance::Allowance;
 use crate::capture::sampler::process::Process;
 use crate::capture::schedule::{Random, Schedule};
 use crate::capture::{Control, Plan, Status, Walkers};

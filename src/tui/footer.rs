@@ -66,16 +66,30 @@ fn everything(app: &AppState) -> u64 {
     p.total.value(metric) + p.hidden.parts().iter().map(|t| t.value(metric)).sum::<u64>()
 }
 
-/// Draws a message if there is one, else the keys that are useful here.
+/// Keys that stay beside a message.
+const KEPT: usize = 3;
+
+/// Draws a message if there is one, and the keys that are useful here.
 pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
     let mut pen = Pen::new(buffer, area, 0);
     pen.space(1);
     if let Some((text, severity)) = &app.notice {
+        let hints = keymap::hints(app.place()).into_iter().take(KEPT);
+        let kept: usize = hints.map(|(key, word)| width(&key.to_string()) + width(word) + 3).sum();
         let room = pen.room();
         pen.put(&cut_end(text, room, theme.glyphs.cut), theme.severity(*severity));
+        // The message goes before the keys.
+        if width(text) + kept + 2 <= room {
+            pen.space(pen.room().saturating_sub(kept));
+            put_hints(&mut pen, app, theme, KEPT);
+        }
         return;
     }
-    for (key, word) in keymap::hints(app.place()) {
+    put_hints(&mut pen, app, theme, usize::MAX);
+}
+
+fn put_hints(pen: &mut Pen<'_>, app: &AppState, theme: &Theme, most: usize) {
+    for (key, word) in keymap::hints(app.place()).into_iter().take(most) {
         let key = key.to_string();
         let room = width(&key) + width(word) + 1;
         if pen.room() < room + 1 {

@@ -37,7 +37,7 @@ pub fn put(
         pen.put(&mark, theme.dim());
         room -= width(&mark);
     }
-    let lock = label.lock.map(|lock| lock.said(&short_names::class));
+    let lock = label.lock.as_ref().map(|lock| lock.said(&short_names::class));
     // A row that stands for the call in which it is waited for the lock is named after the lock.
     let (instead, inside) = if label.is_entry { (lock, None) } else { (None, lock) };
     let line = match (label.name.line, app.view.shown.roll_up.joins()) {
@@ -152,8 +152,7 @@ mod tests {
     use super::*;
     use crate::app::AppConfig;
     use crate::config::Screen;
-    use crate::model::facts::tables::Holder;
-    use crate::model::projection::{HeldBy, Lock};
+    use crate::model::projection::{HeldMostly, Lock, WaitedFor};
     use crate::model::vocabulary::blocker::BlockerKind;
     use crate::model::vocabulary::frame::ThreadKey;
     use ratatui::buffer::Buffer;
@@ -166,7 +165,7 @@ mod tests {
     fn drawn_with(
         name: (&str, u32),
         inner: &str,
-        lock: Option<&Lock>,
+        lock: Option<WaitedFor<'_>>,
         is_entry: bool,
         cells: u16,
     ) -> String {
@@ -203,12 +202,6 @@ mod tests {
     #[test]
     fn what_is_waited_for_stands_in_place_of_the_call_that_waits() {
         let class = Some("com.shop.OrderBook".into());
-        let held = HeldBy {
-            holder: Holder::Unmounted,
-            name: "timer".into(),
-            place: Vec::new(),
-            waited_ns: 0,
-        };
         let lock = Lock {
             kind: BlockerKind::Monitor,
             pid: 1,
@@ -220,12 +213,14 @@ mod tests {
             longest_from: 0,
             longest_thread: ThreadKey::unknown(1),
             waiting_in: Vec::new(),
-            holders: vec![held],
+            holders: Vec::new(),
             holder_count: 0,
         };
         let name = ("Cart.total", 14);
-        let shown = |is_entry| drawn_with(name, "monitor enter", Some(&lock), is_entry, 40);
-        assert_eq!(shown(false), "Cart.total :14 › monitor of OrderBook");
-        assert_eq!(shown(true), "› monitor of OrderBook");
+        let held = HeldMostly::Thread("timer".into());
+        let lock = WaitedFor { lock: &lock, held };
+        let shown = |is_entry| drawn_with(name, "monitor enter", Some(lock.clone()), is_entry, 54);
+        assert_eq!(shown(false), "Cart.total :14 › monitor of OrderBook, held by timer");
+        assert_eq!(shown(true), "› monitor of OrderBook, held by timer");
     }
 }

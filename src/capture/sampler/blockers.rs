@@ -7,8 +7,9 @@ use std::hash::BuildHasher;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::capture::sampler::Core;
+use crate::capture::sampler::allowance::Allowance;
 use crate::capture::thread_scan::ThreadScan;
-use crate::clock::monotonic;
+use crate::clock::thread_cpu;
 use crate::model::vocabulary::blocker::{BlockerKind, RawBlocker, RawHolder};
 use crate::model::vocabulary::event::{Event, Observation, Seen, Syscall};
 use crate::model::vocabulary::frame::{Ns, SECOND, ThreadKey};
@@ -19,21 +20,10 @@ use crate::unwinder::Unwinder;
 
 /// Maximum blockers read per tick.
 const MAX_READS: usize = 200;
-/// Inverse of the maximum share of time spent on reading: 0.3 %.
-const SHARE: u64 = 333;
-/// Maximum time that is saved up, and what there is in the beginning, when nothing is known of the
-/// threads yet, ns.
-const MAX_SAVED: i64 = 3_000_000;
-const AT_START: i64 = 20_000_000;
-/// How far below 0 the saved time goes, ns. The first read in a virtual machine takes tens of
-/// milliseconds: it looks up classes and fields. Others are not to wait for that.
-const MAX_DEBT: i64 = -1_000_000;
-/// Maximum time spent in one tick, ns.
-const IN_ONE_TICK: Ns = 3_000_000;
-/// Saved time that is kept for waits whose blockers are not known yet.
-const FOR_FIRST_READS: i64 = MAX_SAVED / 2;
-/// Saved time from which on there is reading again after it was used up, ns.
-const AT_ONCE: i64 = 500_000;
+/// The first reads in a process may take tens of milliseconds of CPU time, since a runtime's classes and fields
+/// are looked up. Of each of these reads this time counts, ns: others are not to wait for that.
+const FIRST: Ns = 200_000;
+const FIRST_READS: u32 = 16;
 /// The first time after which a wait's blocker is read again; each next one is twice as long.
 const AGAIN: Ns = SECOND / 10;
 const MAX_AGAIN: Ns = 8 * SECOND;
@@ -51,53 +41,6 @@ const FUTEX: i32 = 202;
 /// Its argument with the time limit; 0 for none.
 const TIMEOUT: usize = 3;
 
-/// The time that may be spent on reading.
-pub(super) struct Allowance {
-    /// ns; below 0 if the last reads took longer than what was saved.
-    saved: i64,
-    /// It was used up, so there is nothing until [`AT_ONCE`] is saved: threads that wait for one
-    /// lock are then read together, which is several times cheaper than one in each tick.
-    used_up: bool,
-    /// Spent since the last refill, and maximum of that, ns.
-    spent: Ns,
-    limit: Ns,
-    at: Ns,
-}
-
-impl Default for Allowance {
-    fn default() -> Allowance {
-        Allowance { saved: AT_START, used_up: false, spent: 0, limit: IN_ONE_TICK, at: 0 }
-    }
-}
-
-impl Allowance {
-    const UNLIMITED: Allowance =
-        Allowance { saved: i64::MAX, limit: Ns::MAX, used_up: false, spent: 0, at: 0 };
-
-    /// Adds the share of the time since the last call.
-    fn refill(&mut self, now: Ns) {
-        let earned = now.saturating_sub(self.at) / SHARE;
-        let most = self.saved.max(MAX_SAVED);
-        self.saved = self.saved.saturating_add_unsigned(earned).min(most);
-        self.used_up &= self.saved < AT_ONCE;
-        (self.spent, self.at) = (0, now);
-    }
-
-    fn spend(&mut self, ns: Ns) {
-        self.saved = self.saved.saturating_sub_unsigned(ns).max(MAX_DEBT);
-        self.spent += ns;
-        self.used_up |= self.saved <= 0;
-    }
-
-    fn allows_reading(&self) -> bool {
-        !self.used_up && self.spent < self.limit
-    }
-
-    fn allows_reading_again(&self) -> bool {
-        self.allows_reading() && self.saved >= FOR_FIRST_READS
-    }
-}
-
 /// A wait whose blocker was read, or is to be read when there is time.
 struct Wait {
     thread: ThreadKey,
@@ -106,8 +49,28 @@ struct Wait {
     /// When it is read again, and how long after the last time.
     next: Ns,
     pause: Ns,
+    /// When it was last read.
+    read: Ns,
     /// Its holder had just got what is waited for.
     is_new: bool,
+    /// The last read failed, as it may in the moment in which what is waited for changes hands.
+    failed: bool,
+}
+
+impl Wait {
+    /// Returns a wait of which nothing is known yet.
+    fn first(thread: ThreadKey, call: Syscall, now: Ns) -> Wait {
+        Wait {
+            thread,
+            call,
+            blocker: None,
+            next: now,
+            pause: AGAIN / 2,
+            read: 0,
+            is_new: false,
+            failed: false,
+        }
+    }
 }
 
 /// What the blocked threads of one process wait for.
@@ -121,6 +84,8 @@ pub(super) struct Blockers {
     /// Our thread ids by those of the process's own PID namespace; `None` where both are the same.
     ids: Option<FxHashMap<u32, u32>>,
     ids_read: Option<Ns>,
+    /// Number of reads, up to [`FIRST_READS`].
+    reads: u32,
     /// By stack: how often in a row its wait was found to be for nothing that is held, since this
     /// time.
     fruitless: FxHashMap<u64, u32>,
@@ -138,6 +103,7 @@ impl Blockers {
             due: BTreeSet::new(),
             ids: None,
             ids_read: None,
+            reads: 0,
             fruitless: FxHashMap::default(),
             fruitless_since: 0,
             holders: FxHashMap::default(),
@@ -226,7 +192,7 @@ impl Blockers {
     /// another than they were told.
     fn note_holder(&mut self, blocker: RawBlocker, now: Ns) {
         let RawBlocker { kind, object, holder, .. } = blocker;
-        if object == 0 || holder == RawHolder::Unknown {
+        if object == 0 || matches!(holder, RawHolder::Unknown | RawHolder::Free) {
             return;
         }
         if self.holders.len() >= HOLDERS_MAX {
@@ -238,17 +204,19 @@ impl Blockers {
         }
         for (tid, wait) in &mut self.waits {
             let told = wait.blocker.filter(|told| (told.kind, told.object) == (kind, object));
-            if told.is_some_and(|told| told.holder != holder) && wait.next > now {
+            // What was read in this tick is read again in the next: it may change hands all the time.
+            let next = if wait.read == now { now + 1 } else { now };
+            if told.is_some_and(|told| told.holder != holder) && wait.next > next {
                 self.due.remove(&(wait.next, *tid));
-                wait.next = now;
-                self.due.insert((now, *tid));
+                (wait.next, wait.pause) = (next, AGAIN / 2);
+                self.due.insert((next, *tid));
             }
         }
     }
 
     /// Whether a wait with this stack is one of those that are for nothing that is held, as sleep.
-    /// Now and then such a wait is read all the same; and all is found out anew each second, since a
-    /// read may also fail because the runtime is not known yet, or the thread is new to it.
+    /// Now and then such a wait is read all the same. All is found out anew each second: a read may
+    /// also fail because the runtime is not known yet, or the thread is new to it.
     fn is_fruitless(&mut self, stack: u64, now: Ns) -> bool {
         if now >= self.fruitless_since + SECOND {
             self.fruitless.clear();
@@ -272,11 +240,20 @@ impl Blockers {
         }
     }
 
-    /// Whether the holder was itself last seen waiting for what it holds.
+    /// Whether another holder is known than this wait was told.
+    fn is_behind(&self, wait: &Wait) -> bool {
+        let Some(RawBlocker { kind, object, holder, .. }) = wait.blocker else { return false };
+        self.holders.get(&(kind, object)).is_some_and(|(last, _)| *last != holder)
+    }
+
+    /// Whether the holder was itself last seen waiting for what it holds, and another held it.
     fn was_seen_waiting(&self, blocker: RawBlocker) -> bool {
         let RawHolder::Thread { pid, tid } = blocker.holder else { return false };
         let told = self.waits.get(&tid).filter(|_| pid == self.pid).and_then(|wait| wait.blocker);
-        told.is_some_and(|told| (told.kind, told.object) == (blocker.kind, blocker.object))
+        told.is_some_and(|told| {
+            (told.kind, told.object) == (blocker.kind, blocker.object)
+                && told.holder != blocker.holder
+        })
     }
 
     /// Whether the blocker of this wait need not be read again yet: another thread that waits for
@@ -321,6 +298,12 @@ impl Blockers {
             || wait.call.number != FUTEX
             || wait.call.args[TIMEOUT] == 0;
         match blocker.holder {
+            // A Java program may join its own main thread to keep it: that is meant.
+            RawHolder::Thread { pid, tid: holder }
+                if blocker.kind == BlockerKind::ThreadEnd && (pid, holder) == (self.pid, tid) =>
+            {
+                None
+            }
             RawHolder::Thread { pid, tid } if endless && blocker.kind.is_exclusive() => {
                 Some((pid, tid))
             }
@@ -363,13 +346,13 @@ impl Core {
             {
                 left -= 1;
                 if wait.blocker.is_some() && !self.allowance.allows_reading_again() {
-                    let next = now + wait.pause;
+                    let behind = wait.is_new || self.processes[index].blockers.is_behind(&wait);
+                    let next = now + if behind { AGAIN } else { wait.pause };
                     self.processes[index].blockers.remember(Wait { next, ..wait });
                     continue;
                 }
                 if self.processes[index].blockers.was_confirmed(&wait, now) {
-                    left += 1;
-                    let (next, pause) = (now + wait.pause, 2 * wait.pause);
+                    let (next, pause) = (now + wait.pause, (2 * wait.pause).min(MAX_AGAIN));
                     self.processes[index].blockers.remember(Wait { next, pause, ..wait });
                     continue;
                 }
@@ -388,13 +371,16 @@ impl Core {
         if !may_be_held(&call) || !self.processes[index].gives_stacks() {
             return;
         }
-        let wait = Wait { thread, call, blocker: None, next: now, pause: AGAIN / 2, is_new: false };
+        let wait = Wait::first(thread, call, now);
         if *left == 0 || !self.allowance.allows_reading() {
             self.processes[index].blockers.remember(wait);
             return;
         }
         let stack = FxBuildHasher.hash_one(&observation.stack);
         if self.processes[index].blockers.is_fruitless(stack, now) && !self.once {
+            // If it lasts, it is another one all the same.
+            let next = now + SECOND;
+            self.processes[index].blockers.remember(Wait { next, pause: AGAIN, ..wait });
             return;
         }
         *left -= 1;
@@ -402,7 +388,11 @@ impl Core {
         let process = &mut self.processes[index];
         // The C library's own waits are read in no time.
         if process.unwinder.reads_blockers() {
-            process.blockers.note_fruit(stack, observation.blocker.is_some());
+            let found = observation.blocker.is_some();
+            // A wait that ended meanwhile tells nothing.
+            if found || process.scan.still_waits(thread.tid) {
+                process.blockers.note_fruit(stack, found);
+            }
         }
     }
 
@@ -418,21 +408,50 @@ impl Core {
         let blocker = self.read_blocker(index, tid, &wait.call, now);
         let blockers = &mut self.processes[index].blockers;
         let Some(found) = blocker else {
-            // The stack of a new thread may not be known yet.
-            match wait.pause < AGAIN && wait.blocker.is_none() {
-                true => blockers.remember(Wait { next: now + AGAIN, pause: AGAIN, ..wait }),
-                false => blockers.forget(tid),
-            }
-            return None;
+            return self.read_failed(index, wait, now);
         };
         blockers.note_holder(found, now);
         // A holder that was last seen waiting for it has just got it: where it holds it is known
         // after the next tick.
-        let is_new = blockers.was_seen_waiting(found);
+        let is_new = !wait.is_new && blockers.was_seen_waiting(found);
         let longer = (2 * wait.pause).min(MAX_AGAIN);
         let (next, pause) = if is_new { (now + 1, wait.pause) } else { (now + longer, longer) };
-        blockers.remember(Wait { blocker, next, pause, is_new, ..wait });
+        let failed = false;
+        blockers.remember(Wait { blocker, next, pause, read: now, is_new, failed, ..wait });
         blocker
+    }
+
+    /// Tries a wait again whose blocker could not be read. Returns a blocker if one was known, but
+    /// not who holds it now.
+    fn read_failed(&mut self, index: usize, wait: Wait, now: Ns) -> Option<RawBlocker> {
+        let process = &mut self.processes[index];
+        let tid = wait.thread.tid;
+        let Some(told) = wait.blocker else {
+            // The stack of a new thread may not be known yet, or the runtime.
+            let (next, pause) = match wait.pause {
+                ..AGAIN => (now + AGAIN, AGAIN),
+                AGAIN => (now + SECOND + AGAIN, MAX_AGAIN),
+                _ => {
+                    process.blockers.forget(tid);
+                    return None;
+                }
+            };
+            process.blockers.remember(Wait { next, pause, ..wait });
+            return None;
+        };
+        if !process.scan.still_waits(tid) {
+            process.blockers.forget(tid);
+            return None;
+        }
+        let unknown = RawBlocker { holder: RawHolder::Unknown, ..told };
+        let blocker = if wait.failed { Some(unknown) } else { None };
+        process.blockers.remember(Wait {
+            blocker: blocker.or(Some(told)),
+            next: now + AGAIN,
+            failed: true,
+            ..wait
+        });
+        blocker.filter(|_| told != unknown)
     }
 
     /// Reads at once what a thread waits for, of which that was read before.
@@ -451,11 +470,14 @@ impl Core {
         call: &Syscall,
         now: Ns,
     ) -> Option<RawBlocker> {
-        let begin = monotonic();
+        let begin = thread_cpu();
         let process = &mut self.processes[index];
         let unwinder = process.unwinder.as_mut();
         let found = process.blockers.read(tid, call, &mut process.scan, unwinder, now);
-        self.allowance.spend(monotonic().saturating_sub(begin).max(1));
+        let took = thread_cpu().saturating_sub(begin).max(1);
+        let is_first = process.blockers.reads < FIRST_READS;
+        process.blockers.reads += u32::from(is_first);
+        self.allowance.spend(if is_first { took.min(FIRST) } else { took });
         found
     }
 }
@@ -468,38 +490,8 @@ mod tests {
         let blocker = RawBlocker { kind: BlockerKind::Mutex, object: 0x10, class: None, holder };
         let call = Syscall { number: FUTEX, args: [0x10, 0x80, 2, 0, 0, 0] };
         let thread = ThreadKey { pid: 7, tid, start: 1 };
-        Wait { thread, call, blocker: Some(blocker), next, pause: AGAIN, is_new: false }
-    }
-
-    #[test]
-    fn reading_takes_a_small_share_of_the_time() {
-        let mut allowance = Allowance::default();
-        allowance.refill(SECOND);
-        assert_eq!(allowance.saved, AT_START, "what there is in the beginning is not more later");
-        allowance.spend(IN_ONE_TICK - 1);
-        assert!(allowance.allows_reading());
-        allowance.spend(1);
-        assert!(!allowance.allows_reading(), "enough for one tick");
-        allowance.saved = MAX_SAVED;
-        allowance.refill(SECOND);
-        assert!(allowance.allows_reading() && allowance.saved == MAX_SAVED);
-        allowance.spend(MAX_SAVED.unsigned_abs() - FOR_FIRST_READS.unsigned_abs());
-        assert!(allowance.allows_reading_again());
-        allowance.spend(1);
-        assert!(allowance.allows_reading() && !allowance.allows_reading_again());
-        allowance.spend(2 * MAX_SAVED.unsigned_abs());
-        assert!(allowance.used_up);
-        let mut at = SECOND;
-        while !allowance.allows_reading() {
-            at += SECOND / 100;
-            allowance.refill(at);
-        }
-        // What was taken too much is saved first, but for a part.
-        let took = AT_ONCE - MAX_DEBT;
-        assert_eq!((at - SECOND) / SHARE / 100_000, took.unsigned_abs() / 100_000);
-        allowance = Allowance::UNLIMITED;
-        allowance.spend(100 * SECOND);
-        assert!(allowance.allows_reading_again());
+        let first = Wait::first(thread, call, 0);
+        Wait { blocker: Some(blocker), next, pause: AGAIN, ..first }
     }
 
     #[test]
@@ -541,6 +533,12 @@ mod tests {
             std::iter::from_fn(|| blockers.take_due(10)).map(|wait| wait.thread.tid).collect();
         due.sort_unstable();
         assert_eq!(due, [1, 4]);
+        // One that was read in this tick is due in the next: then both are told the same.
+        let mut blockers = Blockers::new(7);
+        blockers.remember(Wait { read: 10, ..wait(8, 50, old) });
+        told(&mut blockers, 9, new);
+        assert!(blockers.take_due(10).is_none());
+        assert_eq!(blockers.take_due(11).map(|wait| wait.thread.tid), Some(8));
         // Who holds it is unknown for a moment: that is no other holder.
         told(&mut blockers, 7, RawHolder::Unknown);
         assert!(blockers.take_due(10).is_none());
@@ -608,6 +606,14 @@ mod tests {
             assert_eq!(edge(&change), None, "{holder:?}");
         }
         assert_eq!(edge(&|wait| wait.blocker = None), None, "it was not read yet");
+        let itself = |kind| {
+            move |wait: &mut Wait| {
+                let holder = RawHolder::Thread { pid: 7, tid: 1 };
+                wait.blocker = wait.blocker.map(|blocker| RawBlocker { kind, holder, ..blocker });
+            }
+        };
+        assert_eq!(edge(&itself(BlockerKind::Mutex)), Some((7, 1)), "it locked it twice");
+        assert_eq!(edge(&itself(BlockerKind::ThreadEnd)), None, "Thread.currentThread().join()");
     }
 
     #[test]

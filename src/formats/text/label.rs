@@ -3,7 +3,7 @@
 use super::place;
 use crate::formats::ascii::{ascii, fit};
 use crate::model::facts::tables::Location;
-use crate::model::projection::{Label, Lock};
+use crate::model::projection::{Label, WaitedFor};
 
 const CALLS: &str = "-> ";
 /// Minimum columns of what is called inside; less is no use.
@@ -16,7 +16,7 @@ pub fn fit_label(label: &Label<'_>, width: usize) -> String {
     let width = width.saturating_sub(mark.len());
     let text = |location: &Location| ascii(&location.function).into_owned();
     let name = text(label.name);
-    let lock = label.lock.map(|lock| {
+    let lock = label.lock.as_ref().map(|lock| {
         let before = if label.is_entry { 0 } else { name.len() + CALLS.len() + 1 };
         lock_in(lock, width.saturating_sub(before))
     });
@@ -42,10 +42,10 @@ pub fn fit_label(label: &Label<'_>, width: usize) -> String {
 }
 
 /// Says what a lock is, and who holds it if that fits.
-fn lock_in(lock: &Lock, width: usize) -> String {
+fn lock_in(lock: &WaitedFor<'_>, width: usize) -> String {
     let class = |class: &str| class.rsplit('.').next().unwrap_or(class).to_owned();
     let said = ascii(&lock.said(&class)).into_owned();
-    match said.split_once(", ") {
+    match said.split_once(", held by ") {
         Some((what, _)) if said.len() > width => what.to_owned(),
         _ => said,
     }

@@ -2,7 +2,7 @@
 //! way out of the user's code that has most of its time.
 
 use super::kernel_entry::KernelEntry;
-use super::{Lock, Method, Ordered, heaviest};
+use super::{Method, Ordered, WaitedFor, heaviest};
 use crate::model::facts::tables::Location;
 use crate::model::projection::settings::Metric;
 use crate::model::vocabulary::role::Role;
@@ -16,7 +16,7 @@ pub struct Label<'a> {
     /// that leaves the user's code.
     pub inner: Option<&'a Location>,
     /// The lock for which most of the row's time was waited there.
-    pub lock: Option<&'a Lock>,
+    pub lock: Option<WaitedFor<'a>>,
     /// The row stands for what its caller, the user's function, calls elsewhere.
     pub is_entry: bool,
 }
@@ -69,8 +69,12 @@ pub fn label<'a>(ordered: &Ordered<'a>, node: u32, swallowed: u32) -> Label<'a> 
         }
     };
     let entries = projection.children(node).filter(|child| projection.is_entry(*child));
-    let lock = projection
-        .most_waited_lock(std::iter::once(node).chain(entries), projection.total(node).wall_ns);
+    let nodes = std::iter::once(node).chain(entries);
+    // CPU time is not waited.
+    let lock = match ordered.metric {
+        Metric::Cpu => None,
+        _ => projection.most_waited_lock(nodes, projection.total(node).wall_ns),
+    };
     Label {
         outer,
         name: location(name),

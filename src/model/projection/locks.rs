@@ -86,29 +86,7 @@ pub(super) fn deadlocks(snapshot: &Snapshot, rows: &Rows, verdicts: &Verdicts) -
 }
 
 impl Lock {
-    /// Says what it is and who holds it: `monitor of TaxTable, held by timer`. `class` shortens the
-    /// names of classes.
-    pub fn said(&self, class: &dyn Fn(&str) -> String) -> String {
-        let what = match (self.kind, self.class.as_deref().map(class)) {
-            (BlockerKind::OwnedLock | BlockerKind::Parked, Some(class)) => class,
-            (BlockerKind::ThreadEnd, _) | (_, None) => self.kind.word().to_owned(),
-            (kind, Some(class)) => format!("{} of {class}", kind.word()),
-        };
-        let held = self.main_holder().filter(|held| held.waited_ns > self.waited_ns / 2);
-        match held {
-            Some(HeldBy { holder: Holder::Foreign { pid, .. }, .. }) => {
-                format!("{what}, held by process {pid}")
-            }
-            Some(held) if self.kind == BlockerKind::ThreadEnd => format!("end of {}", held.name),
-            Some(held) => format!("{what}, held by {}", held.name),
-            None if self.holder_count > 1 => {
-                format!("{what}, held by {} threads in turn", self.holder_count)
-            }
-            None => what,
-        }
-    }
-
-    /// Returns the holder for which threads waited longest, if one is known for most of the time.
+    /// Returns the known holder for which threads waited longest.
     pub fn main_holder(&self) -> Option<&HeldBy> {
         self.holders
             .iter()
@@ -152,32 +130,102 @@ impl Waited {
     ) -> (Vec<Lock>, LocksOfNodes) {
         let mut places = Places::new(snapshot, rows, verdicts);
         let mut sums: BTreeMap<LockKey, Sum> = BTreeMap::new();
-        let mut of_nodes: FxHashMap<(u32, LockKey), u64> = FxHashMap::default();
+        let mut of_nodes: FxHashMap<(u32, LockKey, Held), (Holder, u64)> = FxHashMap::default();
         for (wait, weights) in &self.by_wait {
             let blocker = snapshot.tables.blocker(wait.blocker);
             let Some(blocker) = blocker.filter(|found| is_lock(found)) else { continue };
             let key = (blocker.pid, blocker.object, blocker.kind);
             let place = places.of(wait.stack);
             sums.entry(key).or_default().add(blocker, place, wait.thread, weights, &mut places);
-            *of_nodes.entry((attached[wait.cell as usize], key)).or_default() += weights.wall_ns;
+            let of_node = (attached[wait.cell as usize], key, Held::of(blocker.holder));
+            of_nodes.entry(of_node).or_insert((blocker.holder, 0)).1 += weights.wall_ns;
         }
         let mut locks: Vec<Lock> =
             sums.into_iter().map(|(key, sum)| sum.lock(key, &places)).collect();
         locks.sort_by_key(|lock| (std::cmp::Reverse(lock.waited_ns), lock.pid, lock.object));
         locks.truncate(MAX_LOCKS);
         let mut by_node = LocksOfNodes::default();
-        for ((node, key), ns) in of_nodes.into_iter().filter(|((node, _), _)| *node != NONE) {
+        for ((node, key, held), (holder, ns)) in of_nodes.into_iter().filter(|(at, _)| at.0 != NONE)
+        {
             let lock = locks.iter().position(|lock| (lock.pid, lock.object, lock.kind) == key);
-            by_node.0.entry(node).or_default().extend(lock.map(|lock| (lock as u32, ns)));
+            let wait = lock.map(|lock| NodeWait {
+                lock: lock as u32,
+                held,
+                name: name_of(holder, places.tables),
+                ns,
+            });
+            by_node.0.entry(node).or_default().extend(wait);
         }
         (locks, by_node)
     }
 }
 
-/// The locks for which the stacks that end at a node waited, with the waited time, ns. They are
-/// numbered as in the projection.
+fn name_of(holder: Holder, tables: &Tables) -> Arc<str> {
+    match holder {
+        Holder::Thread { name, .. } => tables.name(name).clone(),
+        _ => "".into(),
+    }
+}
+
+/// For which locks the stacks that end at a node waited.
 #[derive(Clone, Default)]
-pub(super) struct LocksOfNodes(FxHashMap<u32, Vec<(u32, u64)>>);
+pub(super) struct LocksOfNodes(FxHashMap<u32, Vec<NodeWait>>);
+
+/// Waited time by lock and holder.
+#[derive(Clone)]
+struct NodeWait {
+    /// As numbered in the projection.
+    lock: u32,
+    held: Held,
+    /// The holder's.
+    name: Arc<str>,
+    ns: u64,
+}
+
+/// The lock for which most of a row's time was waited.
+#[derive(Clone, PartialEq, Debug)]
+pub struct WaitedFor<'a> {
+    pub lock: &'a Lock,
+    pub held: HeldMostly,
+}
+
+/// Who held a lock while the threads of a row waited for it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum HeldMostly {
+    Unknown,
+    /// One thread, for most of that time.
+    Thread(Arc<str>),
+    /// A thread of another process, or one that was not observed.
+    Foreign {
+        pid: u32,
+        tid: u32,
+    },
+    /// Several, none of them for most of the time.
+    InTurn(usize),
+}
+
+impl WaitedFor<'_> {
+    /// Says what it is and who held it: `monitor of TaxTable, held by timer`. `class` shortens the
+    /// names of classes.
+    pub fn said(&self, class: &dyn Fn(&str) -> String) -> String {
+        let Lock { kind, pid, class: of, .. } = self.lock;
+        let what = match (kind, of.as_deref().map(class)) {
+            (BlockerKind::OwnedLock | BlockerKind::Parked, Some(class)) => class,
+            (BlockerKind::ThreadEnd, _) | (_, None) => kind.word().to_owned(),
+            (kind, Some(class)) => format!("{} of {class}", kind.word()),
+        };
+        match &self.held {
+            HeldMostly::Unknown => what,
+            HeldMostly::Thread(name) if *kind == BlockerKind::ThreadEnd => format!("end of {name}"),
+            HeldMostly::Thread(name) => format!("{what}, held by {name}"),
+            HeldMostly::Foreign { pid: of, tid } if of == pid => {
+                format!("{what}, held by thread {tid}")
+            }
+            HeldMostly::Foreign { pid, .. } => format!("{what}, held by process {pid}"),
+            HeldMostly::InTurn(threads) => format!("{what}, held by {threads} threads in turn"),
+        }
+    }
+}
 
 impl Projection {
     /// Returns the lock for which most of `wall_ns` was waited in stacks that end at these nodes.
@@ -185,13 +233,28 @@ impl Projection {
         &self,
         nodes: impl Iterator<Item = u32>,
         wall_ns: u64,
-    ) -> Option<&Lock> {
+    ) -> Option<WaitedFor<'_>> {
+        let waits: Vec<&NodeWait> =
+            nodes.filter_map(|node| self.locks_of_nodes.0.get(&node)).flatten().collect();
         let mut sums: BTreeMap<u32, u64> = BTreeMap::new();
-        for (lock, ns) in nodes.filter_map(|node| self.locks_of_nodes.0.get(&node)).flatten() {
-            *sums.entry(*lock).or_default() += ns;
+        waits.iter().for_each(|wait| *sums.entry(wait.lock).or_default() += wait.ns);
+        let (lock, waited) = sums.into_iter().max_by_key(|(_, ns)| *ns)?;
+        if waited <= wall_ns / 2 {
+            return None;
         }
-        let (lock, ns) = sums.into_iter().max_by_key(|(_, ns)| *ns)?;
-        (ns > wall_ns / 2).then(|| self.locks.get(lock as usize)).flatten()
+        let mut holders: BTreeMap<Held, (&NodeWait, u64)> = BTreeMap::new();
+        for wait in waits.into_iter().filter(|wait| wait.lock == lock && wait.held.is_thread()) {
+            holders.entry(wait.held).or_insert((wait, 0)).1 += wait.ns;
+        }
+        let (known, count) = (holders.values().map(|(_, ns)| ns).sum::<u64>(), holders.len());
+        let most = holders.into_values().find(|(_, ns)| *ns > waited / 2);
+        let held = match most.map(|(wait, _)| (wait.held, &wait.name)) {
+            Some((Held::Foreign(pid, tid), _)) => HeldMostly::Foreign { pid, tid },
+            Some((_, name)) => HeldMostly::Thread(name.clone()),
+            None if known > waited / 2 => HeldMostly::InTurn(count),
+            None => HeldMostly::Unknown,
+        };
+        Some(WaitedFor { lock: self.locks.get(lock as usize)?, held })
     }
 }
 
@@ -228,11 +291,25 @@ struct Sum {
 }
 
 /// A holder without what differs from wait to wait.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Held {
     Thread(ThreadKey),
     Foreign(u32, u32),
     Other(Holder),
+}
+
+impl Held {
+    fn of(holder: Holder) -> Held {
+        match holder {
+            Holder::Thread { thread, .. } => Held::Thread(thread),
+            Holder::Foreign { pid, tid } => Held::Foreign(pid, tid),
+            other => Held::Other(other),
+        }
+    }
+
+    fn is_thread(self) -> bool {
+        matches!(self, Held::Thread(_) | Held::Foreign(..))
+    }
 }
 
 impl Sum {
@@ -251,12 +328,12 @@ impl Sum {
         let longest = (weights.longest_ns, std::cmp::Reverse(weights.longest_from), thread);
         self.longest = self.longest.max(Some(longest));
         *self.waiting_in.entry(place).or_default() += ns;
-        let (held, held_in) = match blocker.holder {
-            Holder::Thread { thread, stack, .. } => (Held::Thread(thread), places.of(stack)),
-            Holder::Foreign { pid, tid } => (Held::Foreign(pid, tid), Path::default()),
-            other => (Held::Other(other), Path::default()),
+        let held_in = match blocker.holder {
+            Holder::Thread { stack, .. } => places.of(stack),
+            _ => Path::default(),
         };
-        self.holders.entry((held, held_in)).or_insert((blocker.holder, 0)).1 += ns;
+        self.holders.entry((Held::of(blocker.holder), held_in)).or_insert((blocker.holder, 0)).1 +=
+            ns;
     }
 
     fn lock(self, (pid, object, kind): (u32, u64, BlockerKind), places: &Places<'_>) -> Lock {
@@ -273,10 +350,7 @@ impl Sum {
         let mut holders: Vec<HeldBy> = (self.holders.into_iter())
             .map(|((_, place), (holder, waited_ns))| HeldBy {
                 holder,
-                name: match holder {
-                    Holder::Thread { name, .. } => places.tables.name(name).clone(),
-                    _ => "".into(),
-                },
+                name: name_of(holder, places.tables),
                 place: places.place(&place),
                 waited_ns,
             })

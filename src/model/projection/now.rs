@@ -62,8 +62,8 @@ impl Now {
     ) -> Now {
         let mut now = Now::default();
         let mut since = Ns::MAX;
-        // By process and address: the number of threads, and the first of them.
         let mut crowds: FxHashMap<Arc<str>, Crowd> = FxHashMap::default();
+        // By process and address: the number of threads, and the first of them.
         let mut locks: BTreeMap<(u32, u64), (u32, Ns, ThreadKey)> = BTreeMap::new();
         for thread in &*snapshot.threads {
             let state = thread.state.resolve(snapshot.tables.futex_kind(thread.stack));

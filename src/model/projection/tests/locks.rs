@@ -83,7 +83,7 @@ fn named_after(world: &mut World) -> Vec<(String, Option<String>)> {
         for root in ordered.roots(group) {
             let chain = chain(&ordered, root);
             let label = label(&ordered, chain.last, chain.swallowed);
-            let lock = label.lock.map(|lock| lock.said(&str::to_owned));
+            let lock = label.lock.as_ref().map(|lock| lock.said(&str::to_owned));
             rows.push((group.name.to_string(), lock));
         }
     }
@@ -115,14 +115,25 @@ fn a_row_is_named_after_the_lock_for_which_most_of_its_time_is_waited() {
 }
 
 #[test]
-fn a_lock_that_several_threads_held_says_so() {
-    let mut world = World::new();
-    for holder in ["a", "b", "c"] {
-        let held = world.held_by(0x10, holder, HELD);
-        world.waits("http-1", 100, held);
-    }
-    let lock = &world.project(&mine()).locks[0];
-    assert_eq!(lock.said(&str::to_owned), "mutex, held by 3 threads in turn");
+fn a_row_names_who_held_the_lock_while_its_own_threads_waited() {
+    let said = |waits: &[(&str, &str, u64)]| {
+        let mut world = World::new();
+        for (thread, holder, ms) in waits {
+            let held = world.held_by(0x10, holder, HELD);
+            let unknown = Blocker { holder: Holder::Unknown, ..held.clone() };
+            world.waits(thread, *ms, if holder.is_empty() { unknown } else { held });
+        }
+        let rows = named_after(&mut world);
+        rows.iter().find(|(name, _)| name == "http-").expect("a group").1.clone()
+    };
+    let in_turn = [("http-1", "a", 100), ("http-1", "b", 100), ("http-1", "c", 100)];
+    assert_eq!(said(&in_turn).as_deref(), Some("mutex, held by 3 threads in turn"));
+    // The lock's holder for most of the time is a thread of this row.
+    let both = [("http-1", "batch", 1000), ("batch", "http-1", 9000)];
+    assert_eq!(said(&both).as_deref(), Some("mutex, held by batch"));
+    // Of most of the time it is not known.
+    let unknown = [("http-1", "a", 40), ("http-1", "b", 40), ("http-1", "", 900)];
+    assert_eq!(said(&unknown).as_deref(), Some("mutex"));
 }
 
 #[test]

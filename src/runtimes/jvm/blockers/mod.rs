@@ -155,7 +155,7 @@ impl<M: ReadMemory> Jvm<M> {
         // A virtual thread may be mounted at any time, which changes none of the words.
         let proven = !matches!(blocker.holder, RawHolder::Unknown | RawHolder::Unmounted);
         let known = blocker.kind == BlockerKind::Monitor && proven;
-        if !known || waiter.pending == 0 || proof.heap == Heap::Moving {
+        if !known || !proof.for_others || waiter.pending == 0 || proof.heap == Heap::Moving {
             return;
         }
         let Proof { mut words, heap, .. } = proof;

@@ -180,8 +180,17 @@ impl<M: ReadMemory> Jvm<M> {
         let owner = match OwnerWord::of(word, places.owner_is_id) {
             OwnerWord::Free => Some(Owner::Free),
             OwnerWord::Id(id) => self.owner_by_id(waiter, monitor, id, places, proof),
-            OwnerWord::Address(address) => self.owner_by_address(address, proof).map(Owner::Thread),
-            OwnerWord::Anonymous => self.anonymous_owner(waiter, monitor, object, places, proof),
+            OwnerWord::Address(address) => {
+                let thread = self.owner_by_address(address, proof);
+                // The stack of a thread that has ended may be another's later.
+                proof.for_others &= thread == Some(address);
+                thread.map(Owner::Thread)
+            }
+            OwnerWord::Anonymous => {
+                // A lock stack keeps what was taken off it, in memory.
+                proof.for_others = false;
+                self.anonymous_owner(waiter, monitor, object, places, proof)
+            }
             OwnerWord::Unproven => None,
         };
         match owner? {

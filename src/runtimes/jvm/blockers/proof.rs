@@ -11,6 +11,8 @@ pub struct Proof {
     /// Whether it is of interest who holds what is waited for.
     pub holders: bool,
     pub words: Evidence,
+    /// The words alone say who holds it, also to other threads that wait for it, and later.
+    pub for_others: bool,
     /// A word was unreadable.
     failed: bool,
     pub heap: Heap,
@@ -47,6 +49,7 @@ impl Proof {
         Proof {
             holders,
             words: Evidence::default(),
+            for_others: true,
             failed: false,
             heap: Heap::read(jvm),
             objects: Vec::new(),
