@@ -20,8 +20,8 @@ use crate::unwinder::Unwinder;
 
 /// Maximum blockers read per tick.
 const MAX_READS: usize = 200;
-/// The first reads in a process may take tens of milliseconds of CPU time, since a runtime's classes and fields
-/// are looked up. Of each of these reads this time counts, ns: others are not to wait for that.
+/// The first reads in a process may take tens of milliseconds of CPU time, since a runtime's classes
+/// and fields are looked up. Of each of these this time counts, ns: others are not to wait for that.
 const FIRST: Ns = 200_000;
 const FIRST_READS: u32 = 16;
 /// The first time after which a wait's blocker is read again; each next one is twice as long.
@@ -204,7 +204,7 @@ impl Blockers {
         }
         for (tid, wait) in &mut self.waits {
             let told = wait.blocker.filter(|told| (told.kind, told.object) == (kind, object));
-            // What was read in this tick is read again in the next: it may change hands all the time.
+            // What was read in this tick waits for the next: it may change hands all the time.
             let next = if wait.read == now { now + 1 } else { now };
             if told.is_some_and(|told| told.holder != holder) && wait.next > next {
                 self.due.remove(&(wait.next, *tid));
