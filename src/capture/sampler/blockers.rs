@@ -20,8 +20,8 @@ use crate::unwinder::Unwinder;
 
 /// Maximum blockers read per tick.
 const MAX_READS: usize = 200;
-/// The first reads in a process may take tens of milliseconds of CPU time, since a runtime's classes
-/// and fields are looked up. Of each of these this time counts, ns: others are not to wait for that.
+/// The first reads in a process may take tens of milliseconds of CPU time: a runtime's classes and
+/// fields are looked up. Of each of these this time counts, ns: others are not to wait for that.
 const FIRST: Ns = 200_000;
 const FIRST_READS: u32 = 16;
 /// The first time after which a wait's blocker is read again; each next one is twice as long.
