@@ -112,7 +112,7 @@ fn nested_locks_are_no_deadlock() {
 #[test]
 fn a_thread_that_got_what_it_waited_for_waits_no_longer() {
     let target = start("turns");
-    let profile = json(&target, &["record", "-d", "8s"]);
+    let profile = json(&target, &["record", "-d", "14s"]);
     assert_eq!(profile["deadlocks"], Value::Array(Vec::new()));
     let lock = &profile["locks"][0];
     assert_eq!((lock["kind"].as_str(), lock["threads"].as_u64()), (Some("mutex"), Some(6)));
@@ -125,8 +125,8 @@ fn a_thread_that_got_what_it_waited_for_waits_no_longer() {
         let there = functions.iter().any(|function| function == "hold_it");
         waited[usize::from(there)] += held["waited_ms"].as_f64().expect("a number");
     }
-    // For a tick or two of each 30 the new holder was not seen there yet.
-    assert!(waited[1] > 9.0 * waited[0], "{holders:?}");
+    // Just after a change the new holder may not have been seen there yet.
+    assert!(waited[1] > 4.0 * waited[0], "{holders:?}");
 }
 
 /// Threads that wait in every way whose holder is known, by the program's own word.

@@ -2,7 +2,7 @@
  *   convoy    six threads take a mutex that the thread "keeper" holds for most of the time, asleep in hold_it
  *   deadlock  "left" and "right" hold a mutex each and wait for the other's; other threads go on
  *   nested    eight threads take two of four mutexes, always in the same order, and hold them for a while
- *   turns     six threads take one mutex in turn, and each holds it for 300 ms, asleep in hold_it
+ *   turns     six threads take one mutex in turn, and each holds it for 1 s, asleep in hold_it
  * Prints "ready". */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -51,7 +51,7 @@ static void *take_turns(void *unused) {
     (void)unused;
     for (;;) {
         pthread_mutex_lock(&locks[0]);
-        hold_it(300000);
+        hold_it(1000000);
         pthread_mutex_unlock(&locks[0]);
         pause_us(100);
     }

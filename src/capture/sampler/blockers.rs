@@ -8,6 +8,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::capture::sampler::Core;
 use crate::capture::sampler::allowance::Allowance;
+use crate::capture::sampler::process::Process;
 use crate::capture::thread_scan::ThreadScan;
 use crate::clock::thread_cpu;
 use crate::model::vocabulary::blocker::{BlockerKind, RawBlocker, RawHolder};
@@ -51,7 +52,7 @@ struct Wait {
     pause: Ns,
     /// When it was last read.
     read: Ns,
-    /// Its holder had just got what is waited for.
+    /// It has another holder than before, of which it was not known yet where that is.
     is_new: bool,
     /// The last read failed, as it may in the moment in which what is waited for changes hands.
     failed: bool,
@@ -246,16 +247,6 @@ impl Blockers {
         self.holders.get(&(kind, object)).is_some_and(|(last, _)| *last != holder)
     }
 
-    /// Whether the holder was itself last seen waiting for what it holds, and another held it.
-    fn was_seen_waiting(&self, blocker: RawBlocker) -> bool {
-        let RawHolder::Thread { pid, tid } = blocker.holder else { return false };
-        let told = self.waits.get(&tid).filter(|_| pid == self.pid).and_then(|wait| wait.blocker);
-        told.is_some_and(|told| {
-            (told.kind, told.object) == (blocker.kind, blocker.object)
-                && told.holder != blocker.holder
-        })
-    }
-
     /// Whether the blocker of this wait need not be read again yet: another thread that waits for
     /// the same was told the same holder since half the pause ago. An address may be another
     /// object's after a collection, so it is read now and then all the same.
@@ -406,14 +397,18 @@ impl Core {
     fn read_and_remember(&mut self, index: usize, wait: Wait, now: Ns) -> Option<RawBlocker> {
         let tid = wait.thread.tid;
         let blocker = self.read_blocker(index, tid, &wait.call, now);
-        let blockers = &mut self.processes[index].blockers;
         let Some(found) = blocker else {
             return self.read_failed(index, wait, now);
         };
+        let Process { blockers, scan, .. } = &mut self.processes[index];
+        // A new holder that has run since it was observed is not where it was then: it may have just
+        // got what it waited for. Where it holds it is known after the next tick.
+        let is_other = wait.blocker.is_none_or(|told| told.holder != found.holder);
+        let is_elsewhere = is_other
+            && matches!(found.holder, RawHolder::Thread { pid, tid }
+                if pid == blockers.pid && !scan.still_waits(tid));
         blockers.note_holder(found, now);
-        // A holder that was last seen waiting for it has just got it: where it holds it is known
-        // after the next tick.
-        let is_new = !wait.is_new && blockers.was_seen_waiting(found);
+        let is_new = !wait.is_new && is_elsewhere;
         let longer = (2 * wait.pause).min(MAX_AGAIN);
         let (next, pause) = if is_new { (now + 1, wait.pause) } else { (now + longer, longer) };
         let failed = false;
@@ -558,22 +553,6 @@ mod tests {
             [None, Some(2), None, Some(1), None]
         );
         assert!(blockers.due.is_empty() && blockers.waits.is_empty());
-    }
-
-    #[test]
-    fn a_holder_that_was_seen_waiting_has_just_got_it() {
-        let mut blockers = Blockers::new(7);
-        let held = RawHolder::Thread { pid: 7, tid: 2 };
-        let asked = |blockers: &Blockers| {
-            blockers.was_seen_waiting(wait(1, 0, held).blocker.expect("known"))
-        };
-        assert!(!asked(&blockers));
-        blockers.remember(wait(2, 0, RawHolder::Thread { pid: 7, tid: 3 }));
-        assert!(asked(&blockers));
-        let mut other = wait(2, 0, held);
-        other.blocker = other.blocker.map(|blocker| RawBlocker { object: 0x99, ..blocker });
-        blockers.remember(other);
-        assert!(!asked(&blockers), "it waits for another");
     }
 
     #[test]
