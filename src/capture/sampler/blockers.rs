@@ -401,8 +401,8 @@ impl Core {
             return self.read_failed(index, wait, now);
         };
         let Process { blockers, scan, .. } = &mut self.processes[index];
-        // A new holder that has run since it was observed is not where it was then: it may have just
-        // got what it waited for. Where it holds it is known after the next tick.
+        // A new holder that has run since it was observed is not where it was then: it may have
+        // just got what it waited for. Where it holds it is known after the next tick.
         let is_other = wait.blocker.is_none_or(|told| told.holder != found.holder);
         let is_elsewhere = is_other
             && matches!(found.holder, RawHolder::Thread { pid, tid }
