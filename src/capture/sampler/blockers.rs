@@ -343,6 +343,13 @@ impl Core {
                     continue;
                 }
                 if self.processes[index].blockers.was_confirmed(&wait, now) {
+                    // Its holder is the same, but may be elsewhere by now.
+                    let Wait { thread, blocker, .. } = wait;
+                    events.extend(blocker.map(|blocker| Event::StillBlocked {
+                        at: now,
+                        thread,
+                        blocker,
+                    }));
                     let (next, pause) = (now + wait.pause, (2 * wait.pause).min(MAX_AGAIN));
                     self.processes[index].blockers.remember(Wait { next, pause, ..wait });
                     continue;
