@@ -8,7 +8,6 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::capture::sampler::Core;
 use crate::capture::sampler::allowance::Allowance;
-use crate::capture::sampler::process::Process;
 use crate::capture::thread_scan::ThreadScan;
 use crate::clock::thread_cpu;
 use crate::model::vocabulary::blocker::{BlockerKind, RawBlocker, RawHolder};
@@ -407,7 +406,8 @@ impl Core {
         let Some(found) = blocker else {
             return self.read_failed(index, wait, now);
         };
-        let Process { blockers, scan, .. } = &mut self.processes[index];
+        let process = &mut self.processes[index];
+        let (blockers, scan) = (&mut process.blockers, &mut process.scan);
         // A new holder that has run since it was observed is not where it was then: it may have
         // just got what it waited for. Where it holds it is known after the next tick.
         let is_other = wait.blocker.is_none_or(|told| told.holder != found.holder);
