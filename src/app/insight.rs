@@ -4,6 +4,7 @@ use super::{AppState, short_names};
 use crate::model::projection::waits::Asked;
 use crate::model::projection::{self, About, Insight, Wording};
 use crate::model::vocabulary::frame::Ns;
+use crate::model::vocabulary::qualified::simple_class;
 
 /// Cells of a line that the sentence leaves free: its mark, and blanks at both ends.
 pub const MARGIN: usize = 4;
@@ -29,7 +30,7 @@ pub fn insight(app: &AppState) -> Option<Insight> {
         false => Wording::WHOLE,
         true => Wording {
             function: &|location| short_names::shortest(location, by).into_owned(),
-            class: &short_names::class,
+            class: simple_class,
         },
     };
     let projection = &view.projection;

@@ -36,11 +36,6 @@ pub fn shortest(location: &Location, by: RollUp) -> Cow<'_, str> {
     }
 }
 
-/// Returns a class without its package.
-pub fn class(name: &str) -> String {
-    name.rsplit('.').next().unwrap_or(name).to_owned()
-}
-
 /// Reduces the parts between dots to their first letters, except the last `whole` ones, as loggers
 /// abbreviate class names.
 fn initials(name: &str, whole: usize) -> Cow<'_, str> {

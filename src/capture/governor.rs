@@ -238,7 +238,7 @@ impl Pace {
         let ms = |ns: Ns| format!("{}ms", ns as f64 / 1e6);
         (governor.interval() > self.asked).then(|| {
             format!(
-                "samples every {} instead of {}: --max-overhead {}",
+                "samples every {}, not {} (--max-overhead {}%)",
                 ms(governor.interval()),
                 ms(self.asked),
                 overhead.percent

@@ -37,7 +37,7 @@ pub fn put(
         pen.put(&mark, theme.dim());
         room -= width(&mark);
     }
-    let lock = label.lock.as_ref().map(|lock| lock.said(&short_names::class));
+    let lock = label.lock.as_ref().map(|lock| lock.text());
     // A row that stands for the call in which it is waited for the lock is named after the lock.
     let (instead, inside) = if label.is_entry { (lock, None) } else { (None, lock) };
     let line = match (label.name.line, app.view.shown.roll_up.joins()) {
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
     use crate::app::AppConfig;
     use crate::config::Screen;
-    use crate::model::projection::{HeldMostly, Lock, WaitedFor};
+    use crate::model::projection::{Lock, MainHolder, WaitedFor};
     use crate::model::vocabulary::blocker::BlockerKind;
     use crate::model::vocabulary::frame::ThreadKey;
     use ratatui::buffer::Buffer;
@@ -217,7 +217,7 @@ mod tests {
             holder_count: 0,
         };
         let name = ("Cart.total", 14);
-        let held = HeldMostly::Thread("timer".into());
+        let held = MainHolder::Thread("timer".into());
         let lock = WaitedFor { lock: &lock, held };
         let shown = |is_entry| drawn_with(name, "monitor enter", Some(lock.clone()), is_entry, 54);
         assert_eq!(shown(false), "Cart.total :14 › monitor of OrderBook, held by timer");

@@ -273,8 +273,8 @@ fn the_reducers_time_counts_and_the_status_has_a_notice() {
     assert_eq!(intervals, [50 * MS]);
     let notice = pace.notice().expect("a sentence");
     assert!(
-        notice.starts_with("samples every 50ms instead of 10ms")
-            && notice.contains("--max-overhead 2.5"),
+        notice.starts_with("samples every 50ms, not 10ms")
+            && notice.contains("--max-overhead 2.5%"),
         "{notice}"
     );
     pace.ask(30 * MS);

@@ -79,7 +79,7 @@ pub(super) struct Blockers {
     memory: Memory,
     /// By thread id.
     waits: FxHashMap<u32, Wait>,
-    /// Times of the next reads, with the thread ids. Some are of waits that have ended.
+    /// Times of the next reads, with the thread ids: one for each wait.
     due: BTreeSet<(Ns, u32)>,
     /// Our thread ids by those of the process's own PID namespace; `None` where both are the same.
     ids: Option<FxHashMap<u32, u32>>,
@@ -259,15 +259,12 @@ impl Blockers {
 
     /// Removes and returns a wait whose blocker is to be read again by now.
     fn take_due(&mut self, now: Ns) -> Option<Wait> {
-        while let Some((next, tid)) = self.due.first().copied()
-            && next <= now
-        {
-            self.due.pop_first();
-            if self.waits.get(&tid).is_some_and(|wait| wait.next == next) {
-                return self.waits.remove(&tid);
-            }
+        let (next, tid) = *self.due.first()?;
+        if next > now {
+            return None;
         }
-        None
+        self.due.pop_first();
+        self.waits.remove(&tid)
     }
 
     /// Returns the ids of the threads whose blockers are known.

@@ -43,10 +43,6 @@ pub fn fit_label(label: &Label<'_>, width: usize) -> String {
 
 /// Says what a lock is, and who holds it if that fits.
 fn lock_in(lock: &WaitedFor<'_>, width: usize) -> String {
-    let class = |class: &str| class.rsplit('.').next().unwrap_or(class).to_owned();
-    let said = ascii(&lock.said(&class)).into_owned();
-    match said.split_once(", held by ") {
-        Some((what, _)) if said.len() > width => what.to_owned(),
-        _ => said,
-    }
+    let text = ascii(&lock.text()).into_owned();
+    if text.len() <= width { text } else { ascii(&lock.what()).into_owned() }
 }

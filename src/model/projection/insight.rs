@@ -1,5 +1,6 @@
 //! The one sentence above the rows: what matters most about this moment, or about the measurement.
 
+use super::locks::noun;
 use super::settings::Metric;
 use super::waits::{Asked, Facts, WaitsFor, describe};
 use super::{HITS_NEEDED, Projection, Stuck, Totals};
@@ -54,15 +55,13 @@ impl Insight {
 #[derive(Clone, Copy)]
 pub struct Wording<'a> {
     pub function: &'a dyn Fn(&Location) -> String,
-    pub class: &'a dyn Fn(&str) -> String,
+    pub class: fn(&str) -> &str,
 }
 
 impl Wording<'_> {
     /// Writes whole names.
-    pub const WHOLE: Wording<'static> = Wording {
-        function: &|location| location.function.to_string(),
-        class: &|class| class.to_owned(),
-    };
+    pub const WHOLE: Wording<'static> =
+        Wording { function: &|location| location.function.to_string(), class: |class| class };
 }
 
 /// Returns the sentence; `None` if there is nothing to say. `interval`: that was asked for.
@@ -203,16 +202,12 @@ fn deadlock(projection: &Projection, wording: Wording<'_>) -> Option<Insight> {
 
 /// Returns what threads wait for: `the monitor of TaxTable`, `one mutex`.
 fn lock_noun(kind: BlockerKind, class: Option<&str>, wording: Wording<'_>) -> String {
-    let class = class.map(|class| (wording.class)(class));
+    let noun = noun(kind, class.map(wording.class));
     match (kind, class) {
-        (BlockerKind::Monitor, Some(class)) => format!("the monitor of {class}"),
-        (BlockerKind::Notify, Some(class)) => format!("notify of {class}"),
-        (BlockerKind::OwnedLock, Some(class)) => class,
         (BlockerKind::ThreadEnd, _) => "a thread's end".into(),
-        (BlockerKind::ClassInit, Some(class)) => format!("the initialisation of {class}"),
-        (BlockerKind::Parked, Some(class)) => class,
-        (kind, Some(class)) => format!("{} {class}", kind.word()),
-        (kind, None) => format!("one {}", kind.word()),
+        (BlockerKind::OwnedLock | BlockerKind::Parked, Some(_)) => noun,
+        (_, Some(_)) => format!("the {noun}"),
+        (_, None) => format!("one {noun}"),
     }
 }
 

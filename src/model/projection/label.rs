@@ -52,13 +52,13 @@ pub fn label<'a>(ordered: &Ordered<'a>, node: u32, swallowed: u32) -> Label<'a> 
     let outer = chain[named + 1..].iter().filter(|node| !is_app(&name) || is_app(node));
     let mut outer: Vec<&Location> = outer.map(|node| location(*node)).collect();
     outer.reverse();
+    let entries = || projection.children(node).filter(|child| projection.is_entry(*child));
     let inner = match named {
         0 => {
-            let entries = projection.children(node).filter(|child| projection.is_entry(*child));
             // A share of the whole row: beside calls of the user's code, most of a small self time
             // says nothing.
             let most = |entry: &u32| ordered.value(*entry) > ordered.value(node) / 2;
-            heaviest(ordered, entries).filter(most)
+            heaviest(ordered, entries()).filter(most)
         }
         // The calls below an interrupt are not the function's.
         _ => {
@@ -68,8 +68,7 @@ pub fn label<'a>(ordered: &Ordered<'a>, node: u32, swallowed: u32) -> Label<'a> 
             (!chain[..named].iter().any(is_interrupt)).then_some(node)
         }
     };
-    let entries = projection.children(node).filter(|child| projection.is_entry(*child));
-    let nodes = std::iter::once(node).chain(entries);
+    let nodes = std::iter::once(node).chain(entries());
     // CPU time is not waited.
     let lock = match ordered.metric {
         Metric::Cpu => None,

@@ -14,6 +14,7 @@ use crate::model::facts::snapshot::{Deadlock, Snapshot};
 use crate::model::facts::tables::{Blocker, BlockerId, Holder, Location, StackId, Tables};
 use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::frame::{Ns, ThreadKey};
+use crate::model::vocabulary::qualified::simple_class;
 use crate::model::vocabulary::role::Role;
 
 /// Maximum locks of a range, those with most waited time.
@@ -186,12 +187,12 @@ struct NodeWait {
 #[derive(Clone, PartialEq, Debug)]
 pub struct WaitedFor<'a> {
     pub lock: &'a Lock,
-    pub held: HeldMostly,
+    pub held: MainHolder,
 }
 
 /// Who held a lock while the threads of a row waited for it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum HeldMostly {
+pub enum MainHolder {
     Unknown,
     /// One thread, for most of that time.
     Thread(Arc<str>),
@@ -205,25 +206,31 @@ pub enum HeldMostly {
 }
 
 impl WaitedFor<'_> {
-    /// Says what it is and who held it: `monitor of TaxTable, held by timer`. `class` shortens the
-    /// names of classes.
-    pub fn said(&self, class: &dyn Fn(&str) -> String) -> String {
-        let Lock { kind, pid, class: of, .. } = self.lock;
-        let what = match (kind, of.as_deref().map(class)) {
-            (BlockerKind::OwnedLock | BlockerKind::Parked, Some(class)) => class,
-            (BlockerKind::ThreadEnd, _) | (_, None) => kind.word().to_owned(),
-            (kind, Some(class)) => format!("{} of {class}", kind.word()),
-        };
-        match &self.held {
-            HeldMostly::Unknown => what,
-            HeldMostly::Thread(name) if *kind == BlockerKind::ThreadEnd => format!("end of {name}"),
-            HeldMostly::Thread(name) => format!("{what}, held by {name}"),
-            HeldMostly::Foreign { pid: of, tid } if of == pid => {
-                format!("{what}, held by thread {tid}")
-            }
-            HeldMostly::Foreign { pid, .. } => format!("{what}, held by process {pid}"),
-            HeldMostly::InTurn(threads) => format!("{what}, held by {threads} threads in turn"),
+    /// Returns what it is: `monitor of TaxTable`.
+    pub fn what(&self) -> String {
+        match (self.lock.kind, &self.held) {
+            (BlockerKind::ThreadEnd, MainHolder::Thread(name)) => format!("end of {name}"),
+            (kind, _) => noun(kind, self.lock.class.as_deref().map(simple_class)),
         }
+    }
+
+    /// Returns who held it, if that is known: `held by timer`.
+    pub fn held_by(&self) -> Option<String> {
+        match &self.held {
+            MainHolder::Unknown => None,
+            MainHolder::Thread(_) if self.lock.kind == BlockerKind::ThreadEnd => None,
+            MainHolder::Thread(name) => Some(format!("held by {name}")),
+            MainHolder::Foreign { pid, tid } if *pid == self.lock.pid => {
+                Some(format!("held by thread {tid}"))
+            }
+            MainHolder::Foreign { pid, .. } => Some(format!("held by process {pid}")),
+            MainHolder::InTurn(threads) => Some(format!("held by {threads} threads in turn")),
+        }
+    }
+
+    /// Returns both: `monitor of TaxTable, held by timer`.
+    pub fn text(&self) -> String {
+        [Some(self.what()), self.held_by()].into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -249,12 +256,21 @@ impl Projection {
         let (known, count) = (holders.values().map(|(_, ns)| ns).sum::<u64>(), holders.len());
         let most = holders.into_values().find(|(_, ns)| *ns > waited / 2);
         let held = match most.map(|(wait, _)| (wait.held, &wait.name)) {
-            Some((Held::Foreign(pid, tid), _)) => HeldMostly::Foreign { pid, tid },
-            Some((_, name)) => HeldMostly::Thread(name.clone()),
-            None if known > waited / 2 => HeldMostly::InTurn(count),
-            None => HeldMostly::Unknown,
+            Some((Held::Foreign(pid, tid), _)) => MainHolder::Foreign { pid, tid },
+            Some((_, name)) => MainHolder::Thread(name.clone()),
+            None if known > waited / 2 => MainHolder::InTurn(count),
+            None => MainHolder::Unknown,
         };
         Some(WaitedFor { lock: self.locks.get(lock as usize)?, held })
+    }
+}
+
+/// Returns what threads wait for: `monitor of TaxTable`, `mutex`.
+pub(super) fn noun(kind: BlockerKind, class: Option<&str>) -> String {
+    match (kind, class) {
+        (BlockerKind::OwnedLock | BlockerKind::Parked, Some(class)) => class.to_owned(),
+        (BlockerKind::ThreadEnd, _) | (_, None) => kind.word().to_owned(),
+        (kind, Some(class)) => format!("{} of {class}", kind.word()),
     }
 }
 

@@ -80,7 +80,7 @@ pub use group::{ALL, INTERNAL, NO_MATCH};
 pub(in crate::model) use idle_marks::{Mark, mark};
 pub use insight::{About, Insight, Wording, asked as asked_for_insight, insight};
 pub use label::{Label, label};
-pub use locks::{HeldBy, HeldMostly, Lock, Place, Stuck, WaitedFor};
+pub use locks::{HeldBy, Lock, MainHolder, Place, Stuck, WaitedFor};
 pub use methods::Method;
 pub(in crate::model) use monitor::is_enter as is_monitor_enter;
 pub use nodes::Siblings;

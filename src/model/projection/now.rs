@@ -10,7 +10,7 @@ use super::filter::Verdicts;
 use super::rows::Rows;
 use super::wait_place::library_entry;
 use crate::model::facts::snapshot::Snapshot;
-use crate::model::facts::tables::Location;
+use crate::model::facts::tables::{Location, StackId};
 use crate::model::vocabulary::frame::{Ns, ThreadKey};
 use crate::model::vocabulary::state::State;
 
@@ -63,6 +63,7 @@ impl Now {
         let mut now = Now::default();
         let mut since = Ns::MAX;
         let mut crowds: FxHashMap<Arc<str>, Crowd> = FxHashMap::default();
+        let mut entries: FxHashMap<StackId, Option<&Arc<Location>>> = FxHashMap::default();
         // By process and address: the number of threads, and the first of them.
         let mut locks: BTreeMap<(u32, u64), (u32, Ns, ThreadKey)> = BTreeMap::new();
         for thread in &*snapshot.threads {
@@ -81,8 +82,9 @@ impl Now {
                         now.longest_wait = Some(thread.thread);
                     }
                     if matches!(state, State::Lock | State::Wait | State::Io)
-                        && let Some(function) =
+                        && let Some(function) = *entries.entry(thread.stack).or_insert_with(|| {
                             library_entry(&snapshot.tables, rows, verdicts, thread.stack)
+                        })
                     {
                         let crowd = crowds.entry(function.function.clone()).or_insert(Crowd {
                             threads: 0,

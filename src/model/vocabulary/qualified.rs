@@ -1,4 +1,5 @@
-//! The parts of a demangled C++ or Rust name: which type or namespace a function belongs to.
+//! The parts of a qualified name: which type or namespace a function belongs to; a class without
+//! its package.
 
 /// Types inside of types are looked into so deep: the depth of a hostile name must not become the
 /// depth of our stack.
@@ -11,6 +12,11 @@ pub fn segments(function: &str) -> Vec<&str> {
     let mut path = Vec::new();
     collect(function, DEPTH, &mut path);
     path
+}
+
+/// Returns a Java class without its package: `com.shop.Cart` is `Cart`.
+pub fn simple_class(name: &str) -> &str {
+    name.rsplit('.').next().unwrap_or(name)
 }
 
 /// The path of the type or namespace that a function belongs to; empty for a function of none. A

@@ -83,7 +83,7 @@ fn named_after(world: &mut World) -> Vec<(String, Option<String>)> {
         for root in ordered.roots(group) {
             let chain = chain(&ordered, root);
             let label = label(&ordered, chain.last, chain.swallowed);
-            let lock = label.lock.as_ref().map(|lock| lock.said(&str::to_owned));
+            let lock = label.lock.as_ref().map(|lock| lock.text());
             rows.push((group.name.to_string(), lock));
         }
     }
@@ -184,7 +184,7 @@ fn a_lock_without_a_known_holder_is_no_sentence_of_this_kind() {
     let found = says(&mut world).expect("its holder is known");
     assert_eq!(
         found.text,
-        "1 thread waits for mutex a.Table: 100 % of the busy time, up to 300 ms"
+        "1 thread waits for the mutex of a.Table: 100 % of the busy time, up to 300 ms"
     );
     assert_eq!(found.more.as_deref(), Some("held by process 77"));
 }
