@@ -7,7 +7,8 @@
 //! scans                 the thread scan of each tick
 //! samples               samples of running threads, by the kernel or by ptrace
 //! changes               added processes, execs, exits, changes of backend
-//! blockers, allowance   what blocked threads wait for, and who holds it; the time for that
+//! blockers              reads what blocked threads wait for, and who holds it
+//! wait_schedule         when the blocker of each wait is read; allowance: the time for that
 //! deadlocks             threads that wait for each other
 //! emit                  events into the ring, and the status
 //! ```
@@ -21,6 +22,7 @@ mod process;
 mod runtime_thread_names;
 mod samples;
 mod scans;
+mod wait_schedule;
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;

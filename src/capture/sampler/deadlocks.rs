@@ -50,7 +50,7 @@ impl Core {
     /// Returns the circles among the waits as they were last read. Each begins with its lowest id.
     fn circles(&self) -> Vec<Vec<Id>> {
         let waiting = self.processes.iter().flat_map(|process| {
-            process.blockers.waiting().map(|tid| (process.pid(), tid)).collect::<Vec<Id>>()
+            process.blockers.schedule.threads().map(|tid| (process.pid(), tid)).collect::<Vec<Id>>()
         });
         let (mut done, mut circles) = (FxHashSet::default(), Vec::new());
         for first in waiting {
@@ -102,7 +102,7 @@ impl Core {
         }
         let thread = |(pid, tid): &Id| {
             let index = self.find(*pid)?;
-            self.processes[index].blockers.thread(*tid)
+            self.processes[index].blockers.schedule.get(*tid).map(|wait| wait.thread)
         };
         circle.iter().map(thread).collect()
     }
