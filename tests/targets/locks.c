@@ -32,11 +32,12 @@ __attribute__((noinline)) static void take_it(void) {
     __asm__ volatile("");
 }
 
-static void *keep(void *unused) {
-    (void)unused;
+/* Holds the mutex for this number of microseconds, again and again. */
+static void *keep(void *arg) {
+    int us = *(int *)arg;
     for (;;) {
         pthread_mutex_lock(&locks[0]);
-        hold_it(80000);
+        hold_it(us);
         pthread_mutex_unlock(&locks[0]);
         pause_us(5000);
     }
@@ -45,16 +46,6 @@ static void *keep(void *unused) {
 static void *take(void *unused) {
     (void)unused;
     for (;;) take_it(), pause_us(1000);
-}
-
-static void *take_turns(void *unused) {
-    (void)unused;
-    for (;;) {
-        pthread_mutex_lock(&locks[0]);
-        hold_it(1000000);
-        pthread_mutex_unlock(&locks[0]);
-        pause_us(100);
-    }
 }
 
 __attribute__((noinline)) static void take_other(int other) {
@@ -96,7 +87,7 @@ int main(int count, char **args) {
     const char *how = count > 1 ? args[1] : "";
     char name[16];
     if (strcmp(how, "convoy") == 0) {
-        start(keep, 0, "keeper");
+        start(keep, 80000, "keeper");
         for (int n = 0; n < 6; n++) snprintf(name, sizeof name, "taker-%d", n), start(take, n, name);
     } else if (strcmp(how, "deadlock") == 0) {
         pthread_barrier_init(&both, NULL, 2);
@@ -104,7 +95,7 @@ int main(int count, char **args) {
         start(cross, 1, "right");
     }
     if (strcmp(how, "turns") == 0)
-        for (int n = 0; n < 6; n++) snprintf(name, sizeof name, "turn-%d", n), start(take_turns, n, name);
+        for (int n = 0; n < 6; n++) snprintf(name, sizeof name, "turn-%d", n), start(keep, 1000000, name);
     else if (strcmp(how, "convoy") != 0)
         for (int n = 0; n < 8; n++) {
             /* Beside a deadlock the other threads use the other two locks. */

@@ -1,26 +1,26 @@
-//! The time that may be spent on reading what threads wait for.
+//! The CPU time that may be spent on reading what threads wait for.
 
 use crate::model::vocabulary::frame::Ns;
 
 /// Inverse of the maximum share of time spent on reading: 0.3 %.
 const SHARE: u64 = 333;
-/// Maximum time that is saved up, and what there is in the beginning, when nothing is known of the
-/// threads yet, ns.
+/// Maximum CPU time that is saved up, ns.
 const MAX_SAVED: i64 = 3_000_000;
+/// CPU time at the start, when nothing is known of the threads yet, ns.
 const AT_START: i64 = 20_000_000;
-/// Maximum time spent in one tick, ns.
+/// Maximum CPU time spent in one tick, ns.
 const IN_ONE_TICK: Ns = 3_000_000;
-/// Saved time that is kept for waits whose blockers are not known yet.
+/// Saved time that is kept for waits whose blockers are not known yet, ns.
 const FOR_FIRST_READS: i64 = MAX_SAVED / 2;
-/// Saved time from which on there is reading again after it was used up, ns.
+/// Saved time at which reading resumes after all was used up, ns.
 const AT_ONCE: i64 = 500_000;
 
-/// The time that may be spent on reading.
+/// The CPU time that may be spent on reading.
 pub(super) struct Allowance {
     /// ns; below 0 if the last reads took longer than what was saved.
     saved: i64,
-    /// It was used up, so there is nothing until [`AT_ONCE`] is saved: threads that wait for one
-    /// lock are then read together, which is several times cheaper than one in each tick.
+    /// All was used up. Reading resumes at [`AT_ONCE`]: threads that wait for one lock are then
+    /// read together, which is several times cheaper than one in each tick.
     used_up: bool,
     /// Spent since the last refill, and maximum of that, ns.
     spent: Ns,

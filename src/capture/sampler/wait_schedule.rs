@@ -169,10 +169,11 @@ impl WaitSchedule {
     /// half the pause ago. After a collection an address may be another object's, so each wait is
     /// read itself now and then.
     fn is_confirmed(&self, wait: &Wait, blocker: &RawBlocker, now: Ns) -> bool {
-        let last = self.last_holder(blocker).filter(|_| blocker.object != 0);
         wait.pause < MAX_AGAIN
             && !wait.holder_moved
-            && last.is_some_and(|(last, at)| last == blocker.holder && at + wait.pause / 2 >= now)
+            && self
+                .last_holder(blocker)
+                .is_some_and(|(last, at)| last == blocker.holder && at + wait.pause / 2 >= now)
     }
 
     /// Records what was read. `moved`: the holder is another one than before and has run since it

@@ -106,7 +106,7 @@ pub fn insight(
     }
     let sentence = None
         .or_else(|| convoy(snapshot, projection, answer))
-        .or_else(|| crowd(snapshot, projection, answer, wording))
+        .or_else(|| common_wait(snapshot, projection, answer, wording))
         .or_else(|| hot(projection, wording).filter(|_| mostly_runs && !naming))
         .or_else(|| longest_wait(snapshot, projection, answer));
     if let Some(text) = sentence {
@@ -307,21 +307,21 @@ fn convoy(
 }
 
 /// Says how many threads wait in one function of a library, as for a connection of a pool.
-fn crowd(
+fn common_wait(
     snapshot: &Snapshot,
     projection: &Projection,
     answer: &dyn Fn(&Asked) -> Option<WaitsFor>,
     wording: Wording<'_>,
 ) -> Option<String> {
-    let crowd = projection.now.crowd.as_ref()?;
-    let waited = snapshot.at.saturating_sub(crowd.since);
+    let common_wait = projection.now.common_wait.as_ref()?;
+    let waited = snapshot.at.saturating_sub(common_wait.since);
     if waited < LONG {
         return None;
     }
-    let (threads, busy) = (crowd.threads, projection.now.busy_count());
-    let function = (wording.function)(&crowd.function);
+    let (threads, busy) = (common_wait.threads, projection.now.busy_count());
+    let function = (wording.function)(&common_wait.function);
     let mut text = format!("{threads} of {busy} busy threads wait in {function}");
-    let thread = snapshot.threads.iter().find(|thread| thread.thread == crowd.longest)?;
+    let thread = snapshot.threads.iter().find(|thread| thread.thread == common_wait.longest)?;
     // That they are parked, or at which address, says nothing.
     let is_known = |waits: &WaitsFor| !["futex", "park", "wait"].contains(&waits.what);
     if let Some(waits) = waits_for(snapshot, thread, answer).filter(is_known) {
@@ -383,11 +383,13 @@ fn quiet(snapshot: &Snapshot, projection: &Projection) -> Option<String> {
 
 /// Returns the wait that [`insight`] is about, to be asked for.
 pub fn asked(snapshot: &Snapshot, projection: &Projection) -> Option<Asked> {
-    let of_crowd = || {
-        let crowd = projection.now.crowd.as_ref().filter(|_| projection.now.convoy.is_none())?;
-        let long = snapshot.at.saturating_sub(crowd.since) >= LONG;
-        snapshot.threads.iter().find(|thread| long && thread.thread == crowd.longest).copied()
+    let of_common_wait = || {
+        let common_wait =
+            projection.now.common_wait.as_ref().filter(|_| projection.now.convoy.is_none())?;
+        let long = snapshot.at.saturating_sub(common_wait.since) >= LONG;
+        snapshot.threads.iter().find(|thread| long && thread.thread == common_wait.longest).copied()
     };
-    let thread = of_crowd().or_else(|| longest(snapshot, projection).map(|(thread, _)| thread))?;
+    let thread =
+        of_common_wait().or_else(|| longest(snapshot, projection).map(|(thread, _)| thread))?;
     Asked::of(snapshot, &thread)
 }

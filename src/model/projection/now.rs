@@ -16,8 +16,8 @@ use crate::model::vocabulary::state::State;
 
 /// The system call futex(2) on x86-64; its first argument is the address.
 const FUTEX: i32 = 202;
-/// Fewer threads at one lock are no convoy, nor are they a crowd in one function.
-const CONVOY: u32 = 4;
+/// Minimum threads that wait for one lock, or in one function, to be worth a sentence.
+const MIN_THREADS: u32 = 4;
 
 /// Threads that wait for one lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,7 +29,7 @@ pub struct Convoy {
 
 /// Threads that wait in one function of a library.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Crowd {
+pub struct CommonWait {
     pub threads: u32,
     pub function: Arc<Location>,
     /// The one that has waited longest, and since when.
@@ -51,7 +51,7 @@ pub struct Now {
     pub convoy: Option<Convoy>,
     /// Of the threads that are shown, most of those that wait by the same function of a library: at
     /// least half of all busy ones.
-    pub crowd: Option<Crowd>,
+    pub common_wait: Option<CommonWait>,
 }
 
 impl Now {
@@ -62,7 +62,7 @@ impl Now {
     ) -> Now {
         let mut now = Now::default();
         let mut since = Ns::MAX;
-        let mut crowds: FxHashMap<Arc<str>, Crowd> = FxHashMap::default();
+        let mut common: FxHashMap<Arc<str>, CommonWait> = FxHashMap::default();
         let mut entries: FxHashMap<StackId, Option<&Arc<Location>>> = FxHashMap::default();
         // By process and address: the number of threads, and the first of them.
         let mut locks: BTreeMap<(u32, u64), (u32, Ns, ThreadKey)> = BTreeMap::new();
@@ -86,15 +86,15 @@ impl Now {
                             library_entry(&snapshot.tables, rows, verdicts, thread.stack)
                         })
                     {
-                        let crowd = crowds.entry(function.function.clone()).or_insert(Crowd {
+                        let wait = common.entry(function.function.clone()).or_insert(CommonWait {
                             threads: 0,
                             function: function.clone(),
                             longest: thread.thread,
                             since: thread.since,
                         });
-                        crowd.threads += 1;
-                        if thread.since < crowd.since {
-                            (crowd.longest, crowd.since) = (thread.thread, thread.since);
+                        wait.threads += 1;
+                        if thread.since < wait.since {
+                            (wait.longest, wait.since) = (thread.thread, thread.since);
                         }
                     }
                     if state == State::Lock
@@ -112,12 +112,11 @@ impl Now {
         }
         let most = locks.into_values().max_by_key(|(threads, ..)| *threads);
         now.convoy = most
-            .filter(|(threads, ..)| *threads >= CONVOY && 2 * threads >= now.busy_count())
+            .filter(|(threads, ..)| *threads >= MIN_THREADS && 2 * threads >= now.busy_count())
             .map(|(threads, _, longest)| Convoy { threads, longest });
-        let largest =
-            crowds.into_values().max_by_key(|crowd| (crowd.threads, Reverse(crowd.since)));
-        now.crowd = largest
-            .filter(|crowd| crowd.threads >= CONVOY && 2 * crowd.threads >= now.busy_count());
+        let largest = common.into_values().max_by_key(|wait| (wait.threads, Reverse(wait.since)));
+        now.common_wait = largest
+            .filter(|wait| wait.threads >= MIN_THREADS && 2 * wait.threads >= now.busy_count());
         now
     }
 

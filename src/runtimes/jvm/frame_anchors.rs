@@ -24,8 +24,8 @@ const PENDING: (&str, &str) = ("JavaThread", "_current_pending_monitor");
 pub const MONITOR: &str = "monitor enter";
 /// Minimum time between two reads of all threads' stack bounds: reading them takes time.
 const STACKS_AGAIN: Duration = Duration::from_millis(100);
-/// Time for which a thread that is not Java's is not searched for again. Threads of the virtual
-/// machine that wake up all the time wait in one place.
+/// Time for which a stack pointer outside of all Java stacks is not searched for again. The virtual
+/// machine's own threads wake up often, and wait in one place.
 const MISSED_AGAIN: Duration = Duration::from_secs(1);
 
 /// Offsets at which the anchors are found.
@@ -77,10 +77,10 @@ pub struct Anchors {
     pub places: Option<Places>,
     /// Base and size, by thread address.
     stacks: FxHashMap<u64, (u64, u64)>,
-    /// Stack pointers of threads that were not Java's, and when that was found.
-    on_none: FxHashMap<u64, Instant>,
+    /// Stack pointers outside of all Java stacks, and when that was read.
+    not_java: FxHashMap<u64, Instant>,
     /// When all stack bounds were last read.
-    stacks_read: Option<Instant>,
+    pub(super) stacks_read: Option<Instant>,
     /// The call wrapper of the outermost entry into Java that was walked so far.
     wrapper: Option<u64>,
 }
@@ -197,7 +197,7 @@ impl<M: ReadMemory> Jvm<M> {
         }
         let anchors = &mut self.anchors;
         if anchors.stacks_read.is_some_and(|at| at.elapsed() < STACKS_AGAIN)
-            || anchors.on_none.get(&sp).is_some_and(|at| at.elapsed() < MISSED_AGAIN)
+            || anchors.not_java.get(&sp).is_some_and(|at| at.elapsed() < MISSED_AGAIN)
         {
             return None;
         }
@@ -205,11 +205,11 @@ impl<M: ReadMemory> Jvm<M> {
         anchors.stacks_read = Some(now);
         let found = self.thread_with(sp, places);
         if found.is_none() {
-            let on_none = &mut self.anchors.on_none;
-            if on_none.len() >= KNOWN_MAX {
-                on_none.clear();
+            let not_java = &mut self.anchors.not_java;
+            if not_java.len() >= KNOWN_MAX {
+                not_java.clear();
             }
-            on_none.insert(sp, now);
+            not_java.insert(sp, now);
         }
         found
     }

@@ -465,6 +465,24 @@ fn a_thread_that_waits_for_nothing_takes_two_calls() {
 }
 
 #[test]
+fn a_stack_that_is_not_javas_is_not_searched_for_again() {
+    let layout = layout_17();
+    let world = world(&layout);
+    let calls = Calls(&world, Cell::new(0));
+    let mut jvm = jvm_with(&calls, &layout);
+    let mut search = |sp: u64| {
+        // As if the stacks were read long ago.
+        jvm.anchors.stacks_read = None;
+        let before = calls.1.get();
+        assert_eq!(jvm.blocker_on_stack(sp), None);
+        calls.1.get() - before
+    };
+    assert!(search(0x5_0000) > 0);
+    assert_eq!(search(0x5_0000), 0);
+    assert!(search(0x5_0008) > 0, "another thread");
+}
+
+#[test]
 fn a_thread_that_has_exited_waits_for_nothing() {
     let layout = layout_17();
     let world = world(&layout);
