@@ -153,8 +153,6 @@ mod tests {
     use crate::app::AppConfig;
     use crate::config::Screen;
     use crate::model::projection::{Lock, MainHolder, WaitedFor};
-    use crate::model::vocabulary::blocker::BlockerKind;
-    use crate::model::vocabulary::frame::ThreadKey;
     use ratatui::buffer::Buffer;
     use ratatui::layout::Rect;
 
@@ -201,26 +199,16 @@ mod tests {
     }
     #[test]
     fn what_is_waited_for_stands_in_place_of_the_call_that_waits() {
-        let class = Some("com.shop.OrderBook".into());
-        let lock = Lock {
-            kind: BlockerKind::Monitor,
-            pid: 1,
-            object: 16,
-            class,
-            waited_ns: 10,
-            threads: 2,
-            longest_ns: 5,
-            longest_from: 0,
-            longest_thread: ThreadKey::unknown(1),
-            waiting_in: Vec::new(),
-            holders: Vec::new(),
-            holder_count: 0,
-        };
+        let lock = Lock::monitor_of_orders();
         let name = ("Cart.total", 14);
         let held = MainHolder::Thread("timer".into());
         let lock = WaitedFor { lock: &lock, held };
-        let shown = |is_entry| drawn_with(name, "monitor enter", Some(lock.clone()), is_entry, 54);
-        assert_eq!(shown(false), "Cart.total :14 › monitor of OrderBook, held by timer");
-        assert_eq!(shown(true), "› monitor of OrderBook, held by timer");
+        let shown = |is_entry, cells| {
+            drawn_with(name, "monitor enter", Some(lock.clone()), is_entry, cells)
+        };
+        assert_eq!(shown(false, 54), "Cart.total :14 › monitor of OrderBook, held by timer");
+        assert_eq!(shown(false, 40), "Cart.total :14 › monitor of OrderBook, …");
+        assert_eq!(shown(true, 54), "› monitor of OrderBook, held by timer");
+        assert_eq!(shown(true, 20), "› monitor of OrderB…");
     }
 }

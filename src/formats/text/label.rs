@@ -46,3 +46,28 @@ fn lock_in(lock: &WaitedFor<'_>, width: usize) -> String {
     let text = ascii(&lock.text()).into_owned();
     if text.len() <= width { text } else { ascii(&lock.what()).into_owned() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::facts::tables::FrameKind;
+    use crate::model::projection::{Lock, MainHolder};
+
+    #[test]
+    fn the_holder_of_a_lock_gives_way_first() {
+        let (lock, name) = (Lock::monitor_of_orders(), Location::named("total", FrameKind::Java));
+        let held = MainHolder::Thread("timer".into());
+        let mut label = Label {
+            outer: Vec::new(),
+            name: &name,
+            inner: Some(&name),
+            lock: Some(WaitedFor { lock: &lock, held }),
+            is_entry: false,
+        };
+        assert_eq!(fit_label(&label, 45), "total -> monitor of OrderBook, held by timer");
+        assert_eq!(fit_label(&label, 43), "total -> monitor of OrderBook");
+        label.is_entry = true;
+        assert_eq!(fit_label(&label, 38), "-> monitor of OrderBook, held by timer");
+        assert_eq!(fit_label(&label, 37), "-> monitor of OrderBook");
+    }
+}

@@ -95,6 +95,27 @@ impl Lock {
     }
 }
 
+#[cfg(test)]
+impl Lock {
+    /// Returns a monitor of `com.shop.OrderBook`.
+    pub(crate) fn monitor_of_orders() -> Lock {
+        Lock {
+            kind: BlockerKind::Monitor,
+            pid: 1,
+            object: 16,
+            class: Some("com.shop.OrderBook".into()),
+            waited_ns: 10,
+            threads: 2,
+            longest_ns: 5,
+            longest_from: 0,
+            longest_thread: ThreadKey::unknown(1),
+            waiting_in: Vec::new(),
+            holders: Vec::new(),
+            holder_count: 0,
+        }
+    }
+}
+
 /// The waits of the shown threads with known blockers.
 #[derive(Default)]
 pub(super) struct Waited {

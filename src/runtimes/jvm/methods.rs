@@ -140,19 +140,6 @@ impl Evidence {
         modified_utf8(self.read(memory, body, length)?)
     }
 
-    /// Removes what was read at this address.
-    pub fn remove(&mut self, at: u64) {
-        let mut from = 0;
-        self.pieces.retain(|(piece, length)| {
-            let keep = *piece != at;
-            match keep {
-                true => from += length,
-                false => drop(self.bytes.drain(from..from + length)),
-            }
-            keep
-        });
-    }
-
     /// Whether the memory still has the recorded contents.
     pub fn holds<M: ReadMemory>(&self, memory: &M) -> bool {
         let mut now = vec![0; self.bytes.len()];

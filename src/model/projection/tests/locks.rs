@@ -74,10 +74,9 @@ fn waits_are_summed_by_lock_with_their_holders() {
 }
 
 /// Returns the locks after which the outermost functions of each group are named.
-fn named_after(world: &mut World) -> Vec<(String, Option<String>)> {
-    let projection = world.project(&mine());
-    let settings = mine();
-    let ordered = projection.ordered(&settings);
+fn named_after(world: &mut World, settings: &Settings) -> Vec<(String, Option<String>)> {
+    let projection = world.project(settings);
+    let ordered = projection.ordered(settings);
     let mut rows = Vec::new();
     for group in &projection.groups {
         for root in ordered.roots(group) {
@@ -99,7 +98,7 @@ fn a_row_is_named_after_the_lock_for_which_most_of_its_time_is_waited() {
     world.waits("http-1", 300, orders);
     world.waits("http-2", 100, prices.clone());
     world.waits("batch", 200, Blocker { kind: BlockerKind::Monitor, ..prices });
-    let rows = named_after(&mut world);
+    let rows = named_after(&mut world, &mine());
     let of = |group: &str| rows.iter().find(|(name, _)| name == group).expect("a group").1.clone();
     assert_eq!(of("http-").as_deref(), Some("mutex, held by timer"));
     assert_eq!(of("batch").as_deref(), Some("monitor of Prices, held by admin"));
@@ -110,8 +109,18 @@ fn a_row_is_named_after_the_lock_for_which_most_of_its_time_is_waited() {
         let orders = world.held_by(0x10, "timer", HELD);
         world.waits("http-1", known, orders);
         world.fact("http-1", WAITS, State::Lock, 100 * MS);
-        assert!(named_after(&mut world).contains(&("http-".into(), expected)), "{known}");
+        assert!(named_after(&mut world, &mine()).contains(&("http-".into(), expected)), "{known}");
     }
+}
+
+#[test]
+fn cpu_time_is_not_waited_for_a_lock() {
+    let mut world = World::new();
+    let held = world.held_by(0x10, "timer", HELD);
+    world.waits("http-1", 300, held);
+    world.fact("http-1", WAITS, State::Run, MS);
+    let settings = Settings { metric: Metric::Cpu, ..mine() };
+    assert!(named_after(&mut world, &settings).contains(&("http-".into(), None)));
 }
 
 #[test]
@@ -123,7 +132,7 @@ fn a_row_names_who_held_the_lock_while_its_own_threads_waited() {
             let unknown = Blocker { holder: Holder::Unknown, ..held.clone() };
             world.waits(thread, *ms, if holder.is_empty() { unknown } else { held });
         }
-        let rows = named_after(&mut world);
+        let rows = named_after(&mut world, &mine());
         rows.iter().find(|(name, _)| name == "http-").expect("a group").1.clone()
     };
     let in_turn = [("http-1", "a", 100), ("http-1", "b", 100), ("http-1", "c", 100)];

@@ -60,7 +60,7 @@ pub struct Blockers {
 
 /// What was proven of a monitor that a thread enters.
 struct Entered {
-    /// All that led to it, but for the thread that enters.
+    /// All that led to it.
     words: Evidence,
     heap: Heap,
     blocker: RawBlocker,
@@ -125,7 +125,7 @@ impl<M: ReadMemory> Jvm<M> {
             if let Some(blocker) = found
                 && proof.holds(self)
             {
-                self.remember_entered(&waiter, places, blocker, proof);
+                self.remember_entered(waiter.pending, blocker, proof);
                 return found;
             }
             if found.is_none() && attempt > 0 {
@@ -145,27 +145,19 @@ impl<M: ReadMemory> Jvm<M> {
         same.then_some(before.blocker)
     }
 
-    fn remember_entered(
-        &mut self,
-        waiter: &waiter::Waiter,
-        places: Places,
-        blocker: RawBlocker,
-        proof: Proof,
-    ) {
+    fn remember_entered(&mut self, monitor: u64, blocker: RawBlocker, proof: Proof) {
         // A virtual thread may be mounted at any time, which changes none of the words.
         let proven = !matches!(blocker.holder, RawHolder::Unknown | RawHolder::Unmounted);
         let known = blocker.kind == BlockerKind::Monitor && proven;
-        if !known || !proof.for_others || waiter.pending == 0 || proof.heap == Heap::Moving {
+        if !known || !proof.for_others || monitor == 0 || proof.heap == Heap::Moving {
             return;
         }
-        let Proof { mut words, heap, .. } = proof;
-        // That this thread enters it is not part of what others may be told.
-        words.remove(waiter.thread.wrapping_add(places.pending));
+        let Proof { words, heap, .. } = proof;
         let entered = &mut self.blockers.entered;
         if entered.len() >= KNOWN_MAX {
             entered.clear();
         }
-        entered.insert(waiter.pending, Entered { words, heap, blocker });
+        entered.insert(monitor, Entered { words, heap, blocker });
     }
 
     fn blocker_of(

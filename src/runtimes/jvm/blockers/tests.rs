@@ -239,6 +239,12 @@ fn what_is_remembered_of_a_monitor_counts_while_all_words_are_the_same() {
     // The owner is at the same address, but another thread.
     world.put(OTHER + OS_THREAD + layout.threads.thread_id, &[73, 0, 0, 0]);
     assert_eq!(asked().1, RawHolder::Thread { pid: 7, tid: 73 });
+    // A place in a stack may be another thread's later, so it is found anew each time.
+    world.word(MONITOR + MONITOR_OWNER, OTHER + STACK_BASE - 0x100);
+    let holder = RawHolder::Thread { pid: 7, tid: 73 };
+    let [first, again] = [asked(), asked()];
+    assert_eq!([first.1, again.1], [holder; 2]);
+    assert!(again.2 > 5, "{} reads", again.2);
     world.word(MONITOR + MONITOR_OWNER, 0);
     assert_eq!(asked().1, RawHolder::Free);
     world.word(MONITOR_HANDLE, LOCK + 0x100);
