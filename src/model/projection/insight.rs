@@ -267,7 +267,7 @@ fn hot(projection: &Projection, wording: Wording<'_>) -> Option<String> {
     if total.cores(projection.elapsed()) < MUCH_CPU {
         return None;
     }
-    let hottest = projection.methods().iter().max_by_key(|method| method.own.cpu_ns)?;
+    let hottest = projection.hottest()?;
     let share = hottest.own.share(Metric::Cpu, total);
     let stands_out = share >= STANDS_OUT && hottest.own.cpu_hits >= HITS_NEEDED;
     if !stands_out || hottest.role == Role::Marker {

@@ -167,6 +167,7 @@ pub struct Projection {
     /// (thread, node), ordered by thread: the nodes in which each thread was seen.
     seen: Vec<(u32, u32)>,
     methods: OnceLock<Vec<Method>>,
+    hottest: OnceLock<Option<Method>>,
     trend: Option<trend::Trend>,
 }
 
@@ -189,6 +190,7 @@ impl Projection {
             nodes: nodes::Nodes::default(),
             seen: Vec::new(),
             methods: OnceLock::new(),
+            hottest: OnceLock::new(),
             trend: None,
         }
     }
@@ -196,6 +198,12 @@ impl Projection {
     /// Returns the flat table; computes it at the first call.
     pub fn methods(&self) -> &[Method] {
         self.methods.get_or_init(|| methods::methods(&self.nodes, &self.groups, &self.seen))
+    }
+
+    /// Returns the method with the most CPU time as self time.
+    pub fn hottest(&self) -> Option<&Method> {
+        let hottest = || methods::hottest(&self.nodes, &self.groups, &self.seen);
+        self.hottest.get_or_init(hottest).as_ref()
     }
 
     /// Returns the method of each node; `None` for the name of threads.
@@ -419,6 +427,7 @@ impl Projector {
             nodes: trees.nodes,
             seen,
             methods: OnceLock::new(),
+            hottest: OnceLock::new(),
             trend,
         };
         shown.done(facts_scratch);

@@ -225,6 +225,9 @@ proptest! {
         let methods: BTreeMap<String, &Method> =
             projection.methods().iter().map(|m| (row_name(m.location(settings.metric), settings.roll_up), m)).collect();
         prop_assert_eq!(methods.len(), projection.methods().len(), "a method, twice");
+        let most_ns = projection.methods().iter().map(|m| m.own.cpu_ns).max().unwrap_or(0);
+        let hottest = projection.methods().iter().find(|m| most_ns > 0 && m.own.cpu_ns == most_ns);
+        prop_assert_eq!(format!("{hottest:?}"), format!("{:?}", projection.hottest()));
         prop_assert_eq!(methods.keys().collect::<Vec<_>>(), oracle.methods.keys().collect::<Vec<_>>());
         for ((name, method), expected) in methods.iter().zip(oracle.methods.values()) {
             let found = (without_off(method.total), without_off(method.own));
