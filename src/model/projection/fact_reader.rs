@@ -68,6 +68,10 @@ pub(super) struct Scratch {
 
 const MANY: u32 = 1 << 31;
 
+/// A program whose threads are busy for a smaller part of the time in all is at rest: 2 % of one
+/// thread.
+pub(super) const AT_REST: f64 = 0.02;
+
 impl Scratch {
     fn clear(&mut self, stack_count: usize) {
         self.cells.clear();
@@ -206,6 +210,9 @@ impl<'a> Reader<'a> {
             }
             self.fact(key, weights);
         });
+        if self.is_at_rest(till.saturating_sub(from)) {
+            self.hide_upkeep();
+        }
         // The user's own view says that there is nothing to see.
         let may_show_idle = self.settings.level != Level::Mine;
         let only_idle = may_show_idle && !self.left && !self.hidden.idle.is_empty();
@@ -235,6 +242,38 @@ impl<'a> Reader<'a> {
             waited,
             trend,
         }
+    }
+
+    /// Returns whether all that is left is what runtimes and libraries do for themselves in a
+    /// program at rest: little, and nothing of it below a function of the user. `elapsed`: of the
+    /// range.
+    fn is_at_rest(&self, elapsed: Ns) -> bool {
+        let Settings { level, idle, filters, .. } = self.settings;
+        let nobody_asked = *level == Level::Mine
+            && !*idle
+            && filters.threads.active().is_none()
+            && filters.focus.active().is_none();
+        let mut busy_ns = 0;
+        nobody_asked
+            && self.left
+            && self.scratch.cells.iter().filter(|cell| cell.kind != CellKind::Idle).all(|cell| {
+                busy_ns += cell.totals.wall_ns.max(cell.totals.cpu_ns);
+                (busy_ns as f64) < elapsed as f64 * AT_REST
+                    && !self.verdicts.of_stack(cell.stack).has_app
+            })
+    }
+
+    /// Counts all that is left as waiting for work.
+    fn hide_upkeep(&mut self) {
+        for cell in self.scratch.cells.iter_mut().filter(|cell| cell.kind != CellKind::Idle) {
+            cell.kind = CellKind::Idle;
+            self.hidden.idle.add(&cell.totals);
+        }
+        self.idle.iter_mut().for_each(|(idle, busy)| {
+            *idle |= *busy;
+            *busy = false;
+        });
+        self.waited = Waited::default();
     }
 
     fn fact(&mut self, key: &FactKey, weights: &Weights) {

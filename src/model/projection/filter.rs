@@ -1,11 +1,13 @@
 //! Applies the settings to each frame, and combines the results for each stack.
 
 use regex::Regex;
+use rustc_hash::FxHashMap;
 
 use super::base_marks;
 use super::idle::Wait;
 use super::idle_marks::{self, Mark};
 use super::kernel_entry::KernelEntry;
+use super::libraries::{is_standard, library};
 use super::monitor;
 use super::roles::role;
 use super::rows::Rows;
@@ -35,6 +37,8 @@ pub(super) struct Verdict {
     pub enters_kernel: Option<KernelEntry>,
     base: BaseMark,
     call: Call,
+    /// Equal for functions of one library; 0 for the user's, runtimes' and standard ones.
+    pub library: u32,
 }
 
 impl Verdict {
@@ -68,6 +72,8 @@ pub(super) enum StopRole {
 pub(super) struct Path {
     pub focus: bool,
     pub ignore: bool,
+    /// Some of its frames are the user's.
+    pub has_app: bool,
     wait: Wait,
     base: Base,
     call: WaitCall,
@@ -102,6 +108,8 @@ pub(super) struct Verdicts {
     paths: Vec<Path>,
     /// What the built-in lists say about each function, which no setting changes.
     known: Vec<Known>,
+    /// Numbers of libraries, from 1; see [`library`].
+    libraries: FxHashMap<(Box<str>, Box<str>), u32>,
 }
 
 /// What the built-in lists say about a function, once it was asked for.
@@ -110,6 +118,8 @@ struct Known {
     idle: Option<Mark>,
     /// By the role of the frame, which the user may correct.
     base: [Option<BaseMark>; Role::COUNT],
+    /// The number of its library, or 0 for a standard one.
+    library: Option<u32>,
 }
 
 impl Verdicts {
@@ -144,6 +154,7 @@ impl Verdicts {
                 let verdict = &self.locations[*location as usize];
                 path.focus |= verdict.focus;
                 path.ignore |= verdict.ignore;
+                path.has_app |= verdict.role == Role::App;
                 path.wait = path.wait.below(verdict.idle);
                 path.base = path.base.below(verdict.base);
                 path.call = path.call.below(verdict.call);
@@ -175,7 +186,18 @@ impl Verdicts {
         let base =
             *known.base[role as usize].get_or_insert_with(|| base_marks::mark(location, role));
         let call = Call::of(location, role, mark);
-        Verdict { interesting, role, base, call, ..by_function }
+        let library = match role {
+            Role::Library => *known.library.get_or_insert_with(|| {
+                let (outer, inner) = library(location);
+                let next = self.libraries.len() as u32 + 1;
+                match is_standard(location) {
+                    true => 0,
+                    false => *self.libraries.entry((outer.into(), inner.into())).or_insert(next),
+                }
+            }),
+            _ => 0,
+        };
+        Verdict { interesting, role, base, call, library, ..by_function }
     }
 
     pub(super) fn of_location(&self, id: u32) -> Verdict {
@@ -207,6 +229,7 @@ fn judge_function(settings: &Settings, location: &Location, mark: Mark) -> Verdi
         enters_kernel: KernelEntry::of(location),
         base: BaseMark::default(),
         call: Call::default(),
+        library: 0,
         stops: match location {
             stop if safepoint::is_marker(stop) => StopRole::ReplacesStop,
             enters if monitor::is_frame(enters) => StopRole::ReplacesMonitorEntry,

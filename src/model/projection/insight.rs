@@ -1,5 +1,6 @@
 //! The one sentence above the rows: what matters most about this moment, or about the measurement.
 
+use super::fact_reader::AT_REST;
 use super::locks::noun;
 use super::settings::Metric;
 use super::waits::{Asked, Facts, WaitsFor, describe};
@@ -13,8 +14,6 @@ use crate::model::vocabulary::state::State;
 
 /// A wait of this duration is worth a sentence.
 const LONG: Ns = SECOND;
-/// A program that is busy for a smaller part of the time is at rest.
-const AT_REST: f64 = 0.02;
 /// From this many cores on, CPU time is worth a sentence.
 const MUCH_CPU: f64 = 0.5;
 /// A function with this share of it stands out.

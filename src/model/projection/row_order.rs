@@ -8,7 +8,7 @@ use super::columns::NONE;
 use super::nodes::Siblings;
 use super::{Group, Method, Projection, Totals};
 use crate::model::facts::tables::Location;
-use crate::model::projection::settings::{Metric, Settings, SortColumn};
+use crate::model::projection::settings::{Level, Metric, Settings, SortColumn};
 use crate::model::vocabulary::role::Role;
 
 /// A node of a call tree: one row (function, line, class ...) on one path.
@@ -87,8 +87,8 @@ impl Projection {
     }
 
     pub fn ordered(&self, settings: &Settings) -> Ordered<'_> {
-        let Settings { metric, sort, reverse, .. } = *settings;
-        Ordered { projection: self, metric, sort, reverse }
+        let Settings { metric, sort, reverse, level, .. } = *settings;
+        Ordered { projection: self, metric, sort, reverse, mine: level == Level::Mine }
     }
 }
 
@@ -100,6 +100,8 @@ pub struct Ordered<'a> {
     pub metric: Metric,
     sort: SortColumn,
     reverse: bool,
+    /// Rows are the user's functions.
+    mine: bool,
 }
 
 impl<'a> Ordered<'a> {
@@ -128,11 +130,17 @@ impl<'a> Ordered<'a> {
         nodes
     }
 
-    /// Returns indexes into [`Projection::methods`].
+    /// Returns indexes into [`Projection::methods`]. Under [`Level::Mine`], what is no function of
+    /// the user or of a library is last: that threads lack a core, are stopped, or start.
     pub fn methods(&self) -> Vec<u32> {
         let methods = self.projection.methods();
+        let is_last =
+            |method: &Method| self.mine && !matches!(method.role, Role::App | Role::Library);
         let mut order: Vec<u32> = (0..methods.len() as u32).collect();
-        order.sort_unstable_by(|a, b| self.by_method(&methods[*a as usize], &methods[*b as usize]));
+        order.sort_unstable_by(|a, b| {
+            let (a, b) = (&methods[*a as usize], &methods[*b as usize]);
+            is_last(a).cmp(&is_last(b)).then_with(|| self.by_method(a, b))
+        });
         order
     }
 

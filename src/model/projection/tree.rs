@@ -52,6 +52,9 @@ struct Place {
     way_out: u32,
     /// How much that frame tells; see [`Verdict::telling`].
     telling: u8,
+    /// Where the user's code does not call it: the innermost library so far; see
+    /// [`Verdict::library`].
+    library: u32,
     /// The interesting cut includes one more shown frame.
     one_more: bool,
     /// The thread was stopped here, or enters a monitor: frames further in belong to that.
@@ -69,6 +72,7 @@ const NOWHERE: Place = Place {
     attach: NONE,
     way_out: NONE,
     telling: 0,
+    library: 0,
     one_more: false,
     within: StopRole::None,
 };
@@ -329,7 +333,12 @@ impl Builder<'_> {
                         made.is_entry = of_app;
                         scratch.entries.push(made);
                         (place.way_out, place.attach) = (entry, entry);
-                        place.telling = verdict.telling();
+                        (place.telling, place.library) = (verdict.telling(), verdict.library);
+                    } else if !of_app && ![0, place.library].contains(&verdict.library) {
+                        // A framework says less about the time than the library that it calls.
+                        made.parent = place.way_out;
+                        scratch.entries.push(made);
+                        (place.attach, place.library) = (entry, verdict.library);
                     }
                     continue;
                 }

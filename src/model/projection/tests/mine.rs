@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::properties::{fact, world};
 use super::*;
-use crate::model::projection::settings::{Level, RollUp, Whose};
+use crate::model::projection::settings::{Filter, Level, RollUp, SortColumn, Whose};
 use crate::model::vocabulary::role::{Origin, Role};
 
 fn mine() -> Settings {
@@ -222,6 +222,104 @@ fn a_stack_without_the_users_code_shows_its_most_telling_frame() {
             !projection.is_entry(root) && !projection.has_children(root) || expected == "poller"
         );
     }
+}
+
+#[test]
+fn libraries_that_call_each_other_are_named_by_the_outermost_and_the_innermost() {
+    let mut world = World::new();
+    let serves = "start_thread;hyper::serve;hyper::route";
+    world.fact("w", serves, State::Run, 1);
+    world.fact("w", &format!("{serves};libc.so.6!malloc"), State::Run, 2);
+    world.fact("w", &format!("{serves};tokio::net::send;mio::write;mio::flush"), State::Run, 4);
+    let back = "tokio::net::send;hyper::frame;std::vec::push;hyper::body";
+    world.fact("w", &format!("{serves};{back};libc.so.6!memcpy"), State::Run, 8);
+    // The user's function is a row without the frameworks that call it, and calls by one entry.
+    world.fact("w", &format!("{serves};tokio::net::send;cart;mio::write;tokio::net::send"), State::Run, 16);
+    world.fact("w", &format!("{serves};tokio::net::send;cart"), State::Run, 32);
+    assert_shows(
+        world.shows(&mine()),
+        "
+        w 63 0
+          cart 48 48
+            mio::write 16 16
+          hyper::serve 15 3
+            hyper::frame 8 8
+            mio::write 4 4
+        ",
+    );
+    let projection = world.project(&mine());
+    let names: BTreeMap<&str, u64> = projection
+        .methods()
+        .iter()
+        .map(|method| (&*method.location(Metric::Wall).function, method.own.wall_ns))
+        .collect();
+    let expected = [("cart", 48), ("hyper::frame", 8), ("hyper::serve", 3), ("mio::write", 4)];
+    assert_eq!(names, BTreeMap::from(expected));
+    // A library that a standard function calls is named as well.
+    let mut world = World::new();
+    world.fact("w", "start_thread;std::vec::each;mio::poll", State::Run, 5);
+    assert!(world.shows(&mine()).contains("    mio::poll 5 5\n"), "{}", world.shows(&mine()));
+}
+
+#[test]
+fn what_a_program_at_rest_does_for_itself_is_hidden_as_idle() {
+    // The range has 100 ns: 2 % of one thread's time are 2 ns.
+    for (own, upkeep, shown) in [
+        ("start_thread;mio::tick", 1, false),
+        ("start_thread;mio::tick", 2, true),
+        ("app", 1, true),
+    ] {
+        let mut world = World::new();
+        world.fact("w-1", "start_thread;loop;epoll_wait", State::Poll, 100);
+        world.fact("w-2", own, State::Run, upkeep);
+        let projection = world.project(&mine());
+        assert_eq!(projection.total.is_empty(), !shown, "{own} {upkeep}");
+        let everything = projection.total.wall_ns + projection.hidden.idle.wall_ns;
+        assert_eq!(everything, 100 + upkeep, "{own} {upkeep}");
+        assert_eq!(projection.hidden.idle_threads, if shown { 1 } else { 2 });
+        assert_eq!(projection.groups.is_empty(), !shown);
+    }
+    // A runtime's own threads, and threads that only want a core, are at rest together.
+    let mut world = World::new();
+    world.fact("~C2 Thread0", "libjvm.so!work", State::Run, 1);
+    assert!(world.project(&mine()).total.is_empty());
+    world.fact("w", "start_thread;loop;epoll_wait", State::Rdy, 1);
+    assert_eq!(world.project(&mine()).total.wall_ns, 2);
+    // Who asks for these threads, for frames, for what is idle or for all frames gets them.
+    let mut world = World::new();
+    world.fact("w", "start_thread;mio::tick", State::Run, 1);
+    let pattern = |text: &str| Filter::set(regex::Regex::new(text).expect("a pattern"));
+    for asks in [
+        |settings: &mut Settings, all: Filter<regex::Regex>| settings.filters.threads = all,
+        |settings, all| settings.filters.focus = all,
+        |settings, _| settings.idle = true,
+        |settings, _| settings.level = Level::All,
+    ] as [fn(&mut Settings, Filter<regex::Regex>); 4]
+    {
+        let mut settings = mine();
+        asks(&mut settings, pattern("."));
+        assert_eq!(world.project(&settings).total.wall_ns, 1);
+    }
+}
+
+#[test]
+fn what_is_no_function_is_the_last_of_the_methods() {
+    let mut world = World::new();
+    world.fact("w", "start_thread;loop;epoll_wait", State::Rdy, 90);
+    world.fact("w", "main;cart", State::Run, 5);
+    world.fact("w", "start_thread;mio::tick", State::Run, 4);
+    world.fact("w", "start_thread", State::Run, 50);
+    let mut names = |settings: &Settings| -> Vec<String> {
+        let projection = world.project(settings);
+        let method = |at: u32| projection.methods()[at as usize].location(Metric::Wall);
+        let ordered = projection.ordered(settings).methods();
+        ordered.into_iter().map(|at| method(at).function.to_string()).collect()
+    };
+    let settings = Settings { sort: SortColumn::SelfTime, ..mine() };
+    assert_eq!(names(&settings)[..2], ["cart", "mio::tick"]);
+    assert_eq!(names(&settings).last().map(String::as_str), Some("start_thread"));
+    let chains = Settings { level: Level::Chains, ..settings };
+    assert_eq!(names(&chains)[0], "(wants a core)");
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! By what library a thread waits: `HikariDataSource.getConnection`, not the queue in which that
-//! parks, nor the framework that called it.
+//! Which library a function belongs to, and by which one a thread waits:
+//! `HikariDataSource.getConnection`, not the queue in which that parks, nor the framework that
+//! called it.
 
 use std::sync::Arc;
 
@@ -43,7 +44,7 @@ pub(super) fn library_entry<'a>(
 }
 
 /// Whether the function belongs to a platform that everything uses.
-fn is_standard(location: &Location) -> bool {
+pub(super) fn is_standard(location: &Location) -> bool {
     match location.kind {
         FrameKind::Java => is_platform(&location.function),
         _ => {
@@ -55,7 +56,7 @@ fn is_standard(location: &Location) -> bool {
 
 /// Returns what is equal for functions of one library: `com.zaxxer.hikari`, or the shared object
 /// and the outermost namespace.
-fn library(location: &Location) -> (&str, &str) {
+pub(super) fn library(location: &Location) -> (&str, &str) {
     let name = &*location.function;
     if location.kind == FrameKind::Java {
         let parts =
