@@ -1,47 +1,14 @@
-//! Which library a function belongs to, and by which one a thread waits:
-//! `HikariDataSource.getConnection`, not the queue in which that parks, nor the framework that
-//! called it.
+//! Which library a function belongs to.
 
-use std::sync::Arc;
-
-use super::filter::Verdicts;
 use super::roles::is_system_module;
-use super::rows::Rows;
-use crate::model::facts::tables::{FrameKind, Location, StackId, Tables};
+use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::vocabulary::java_packages::is_platform;
 use crate::model::vocabulary::qualified::segments;
-use crate::model::vocabulary::role::Role;
 
 /// Namespaces of standard libraries: all waits pass through them.
 const STANDARD: &[&str] = &["std", "core", "alloc", "__gnu_cxx", "boost"];
 /// Outermost parts of Java packages that are followed by the name of an organisation.
 const DOMAINS: &[&str] = &["com", "org", "net", "io", "de", "fr", "uk", "cn"];
-
-/// Returns the outermost function of the innermost library with which a blocked stack waits;
-/// `None` where the user's own function waits.
-pub(super) fn library_entry<'a>(
-    tables: &Tables,
-    rows: &'a Rows,
-    verdicts: &Verdicts,
-    stack: StackId,
-) -> Option<&'a Arc<Location>> {
-    let frames = tables.frames_innermost_first(stack);
-    let locations = frames.flat_map(|frame| rows.of_frame(frame).iter().rev().copied());
-    let mut entry: Option<&Arc<Location>> = None;
-    for id in locations {
-        let location = rows.location(id);
-        match verdicts.of_location(id).role {
-            Role::App => break,
-            Role::Library if is_standard(location) => {}
-            Role::Library => match entry {
-                Some(inner) if library(inner) != library(location) => break,
-                _ => entry = Some(location),
-            },
-            Role::Runtime | Role::Wait | Role::Kernel | Role::Marker => {}
-        }
-    }
-    entry
-}
 
 /// Whether the function belongs to a platform that everything uses.
 pub(super) fn is_standard(location: &Location) -> bool {

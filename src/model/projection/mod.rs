@@ -9,8 +9,8 @@
 //! idle_marks, idle       waiting for work, by lists of frames
 //! base_marks             functions at the base of a thread, by lists
 //! thread_base            waiting for work, by the place in the thread
-//! wait_call              the call in which a stack waits
-//! libraries              which library a function is of, and by which one a stack waits
+//! wait_call, wait_place  the call in which a stack waits, and by what library
+//! libraries              which library a function belongs to
 //! kernel_entry           functions at which a thread enters the kernel
 //! safepoint              safepoint stops of a Java virtual machine
 //! tree, nodes, totals    the tree and its sums; methods, lines, columns: tables
@@ -56,6 +56,7 @@ mod tree;
 mod trend;
 mod units;
 mod wait_call;
+mod wait_place;
 pub mod waits;
 
 #[cfg(test)]

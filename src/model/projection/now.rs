@@ -7,8 +7,8 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::filter::Verdicts;
-use super::libraries::library_entry;
 use super::rows::Rows;
+use super::wait_place::library_entry;
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::{Location, StackId};
 use crate::model::vocabulary::frame::{Ns, ThreadKey};

@@ -234,7 +234,12 @@ fn libraries_that_call_each_other_are_named_by_the_outermost_and_the_innermost()
     let back = "tokio::net::send;hyper::frame;std::vec::push;hyper::body";
     world.fact("w", &format!("{serves};{back};libc.so.6!memcpy"), State::Run, 8);
     // The user's function is a row without the frameworks that call it, and calls by one entry.
-    world.fact("w", &format!("{serves};tokio::net::send;cart;mio::write;tokio::net::send"), State::Run, 16);
+    world.fact(
+        "w",
+        &format!("{serves};tokio::net::send;cart;mio::write;tokio::net::send"),
+        State::Run,
+        16,
+    );
     world.fact("w", &format!("{serves};tokio::net::send;cart"), State::Run, 32);
     assert_shows(
         world.shows(&mine()),
