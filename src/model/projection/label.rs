@@ -65,7 +65,13 @@ pub fn label<'a>(ordered: &Ordered<'a>, node: u32, swallowed: u32) -> Label<'a> 
             let is_interrupt = |node: &u32| {
                 KernelEntry::of(projection.name(*node)) == Some(KernelEntry::Interrupt)
             };
-            (!chain[..named].iter().any(is_interrupt)).then_some(node)
+            let role = |node: &&u32| projection.role(**node);
+            let calls = &chain[..named];
+            // The outermost call that waits says more than the system call that it leads to.
+            let waits = || calls.iter().rfind(|node| role(node) == Role::Wait);
+            let innermost = || calls.iter().find(|node| role(node) != Role::Kernel);
+            let inner = waits().or_else(innermost).copied().unwrap_or(node);
+            (!calls.iter().any(is_interrupt)).then_some(inner)
         }
     };
     let nodes = std::iter::once(node).chain(entries());

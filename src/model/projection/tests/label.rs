@@ -44,6 +44,20 @@ fn a_line_is_named_by_the_users_function() {
     assert_eq!(lines(&mut world, &at(Level::Mine)), own);
     // The whole chain is one line: of the calls outside of the user's code, only the last one.
     assert_eq!(lines(&mut world, &at(Level::Chains)), ["main -> serve -> cart | grow"]);
+    // Of a wait the outermost call; what the kernel does for a call is not named.
+    for (calls, expected) in [
+        (
+            "std::vec::push;libc.so.6!pthread_mutex_lock;libc.so.6!lll_lock_wait",
+            "pthread_mutex_lock",
+        ),
+        ("libc.so.6!malloc;libc.so.6!grow;vmlinux!do_page_fault;vmlinux!clear_page", "grow"),
+        ("vmlinux!do_syscall_64;vmlinux!vfs_read", "vfs_read"),
+    ] {
+        let mut world = World::new();
+        world.fact("w", &format!("main;cart;{calls}"), State::Lock, 5);
+        let expected = format!("main -> cart | {expected}");
+        assert_eq!(lines(&mut world, &at(Level::Chains)), [expected]);
+    }
 }
 
 #[test]
