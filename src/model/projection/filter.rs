@@ -20,6 +20,9 @@ use crate::model::vocabulary::frame::ThreadKind;
 use crate::model::vocabulary::role::{Origin, Role};
 use crate::model::vocabulary::state::{FutexKind, RawState, State};
 
+/// Of functions that name no library: the user's, a runtime's and those of standard libraries.
+pub(super) const NO_LIBRARY: u32 = 0;
+
 /// The settings' result for one location.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Verdict {
@@ -37,7 +40,7 @@ pub(super) struct Verdict {
     pub enters_kernel: Option<KernelEntry>,
     base: BaseMark,
     call: Call,
-    /// Equal for functions of one library; 0 for the user's, runtimes' and standard ones.
+    /// The number of its library; [`NO_LIBRARY`] for the user's, runtimes' and standard functions.
     pub library: u32,
 }
 
@@ -108,7 +111,7 @@ pub(super) struct Verdicts {
     paths: Vec<Path>,
     /// What the built-in lists say about each function, which no setting changes.
     known: Vec<Known>,
-    /// Numbers of libraries, from 1; see [`library`].
+    /// Numbers of libraries, from [`NO_LIBRARY`] + 1; see [`library`].
     libraries: FxHashMap<(Box<str>, Box<str>), u32>,
 }
 
@@ -118,7 +121,7 @@ struct Known {
     idle: Option<Mark>,
     /// By the role of the frame, which the user may correct.
     base: [Option<BaseMark>; Role::COUNT],
-    /// The number of its library, or 0 for a standard one.
+    /// See [`Verdict::library`], of a library's function.
     library: Option<u32>,
 }
 
@@ -189,13 +192,13 @@ impl Verdicts {
         let library = match role {
             Role::Library => *known.library.get_or_insert_with(|| {
                 let (outer, inner) = library(location);
-                let next = self.libraries.len() as u32 + 1;
+                let next = NO_LIBRARY + 1 + self.libraries.len() as u32;
                 match is_standard(location) {
-                    true => 0,
+                    true => NO_LIBRARY,
                     false => *self.libraries.entry((outer.into(), inner.into())).or_insert(next),
                 }
             }),
-            _ => 0,
+            _ => NO_LIBRARY,
         };
         Verdict { interesting, role, base, call, library, ..by_function }
     }
@@ -229,7 +232,7 @@ fn judge_function(settings: &Settings, location: &Location, mark: Mark) -> Verdi
         enters_kernel: KernelEntry::of(location),
         base: BaseMark::default(),
         call: Call::default(),
-        library: 0,
+        library: NO_LIBRARY,
         stops: match location {
             stop if safepoint::is_marker(stop) => StopRole::ReplacesStop,
             enters if monitor::is_frame(enters) => StopRole::ReplacesMonitorEntry,

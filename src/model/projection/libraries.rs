@@ -5,7 +5,7 @@ use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::vocabulary::java_packages::is_platform;
 use crate::model::vocabulary::qualified::segments;
 
-/// Namespaces of standard libraries: all waits pass through them.
+/// Namespaces of standard libraries: they say nothing of whose work it is.
 const STANDARD: &[&str] = &["std", "core", "alloc", "__gnu_cxx", "boost"];
 /// Outermost parts of Java packages that are followed by the name of an organisation.
 const DOMAINS: &[&str] = &["com", "org", "net", "io", "de", "fr", "uk", "cn"];

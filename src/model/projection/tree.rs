@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use super::Totals;
 use super::columns::{Columns, NONE};
 use super::fact_reader::{Cell, CellKind};
-use super::filter::{StopRole, Verdict, Verdicts};
+use super::filter::{NO_LIBRARY, StopRole, Verdict, Verdicts};
 use super::kernel_entry::KernelEntry;
 use super::lines::At;
 use super::nodes::{Nodes, Seen};
@@ -72,7 +72,7 @@ const NOWHERE: Place = Place {
     attach: NONE,
     way_out: NONE,
     telling: 0,
-    library: 0,
+    library: NO_LIBRARY,
     one_more: false,
     within: StopRole::None,
 };
@@ -334,7 +334,7 @@ impl Builder<'_> {
                         scratch.entries.push(made);
                         (place.way_out, place.attach) = (entry, entry);
                         (place.telling, place.library) = (verdict.telling(), verdict.library);
-                    } else if !of_app && ![0, place.library].contains(&verdict.library) {
+                    } else if !of_app && ![NO_LIBRARY, place.library].contains(&verdict.library) {
                         // A framework says less about the time than the library that it calls.
                         made.parent = place.way_out;
                         scratch.entries.push(made);

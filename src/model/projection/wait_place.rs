@@ -3,8 +3,7 @@
 
 use std::sync::Arc;
 
-use super::filter::Verdicts;
-use super::libraries::{is_standard, library};
+use super::filter::{NO_LIBRARY, Verdicts};
 use super::rows::Rows;
 use crate::model::facts::tables::{Location, StackId, Tables};
 use crate::model::vocabulary::role::Role;
@@ -19,18 +18,15 @@ pub(super) fn library_entry<'a>(
 ) -> Option<&'a Arc<Location>> {
     let frames = tables.frames_innermost_first(stack);
     let locations = frames.flat_map(|frame| rows.of_frame(frame).iter().rev().copied());
-    let mut entry: Option<&Arc<Location>> = None;
+    let mut entry = None;
     for id in locations {
-        let location = rows.location(id);
-        match verdicts.of_location(id).role {
-            Role::App => break,
-            Role::Library if is_standard(location) => {}
-            Role::Library => match entry {
-                Some(inner) if library(inner) != library(location) => break,
-                _ => entry = Some(location),
-            },
-            Role::Runtime | Role::Wait | Role::Kernel | Role::Marker => {}
+        let verdict = verdicts.of_location(id);
+        match entry {
+            _ if verdict.role == Role::App => break,
+            _ if verdict.library == NO_LIBRARY => {}
+            Some((library, _)) if library != verdict.library => break,
+            _ => entry = Some((verdict.library, rows.location(id))),
         }
     }
-    entry
+    entry.map(|(_, location)| location)
 }

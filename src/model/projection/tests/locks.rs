@@ -220,6 +220,20 @@ fn a_recursion_is_one_function_of_a_place() {
 }
 
 #[test]
+fn a_wait_that_is_hidden_with_a_program_at_rest_names_no_lock() {
+    // The range has 100 ns: 1 ns is at rest, 2 ns are not.
+    for (ns, locks) in [(1, 0), (2, 1)] {
+        let mut world = World::new();
+        world.fact("tick", "start_thread;mio::tick;libc.so.6!pthread_mutex_lock", State::Lock, ns);
+        let holder = Holder::Unknown;
+        let mutex = Blocker { kind: BlockerKind::Mutex, pid: 1, object: 16, class: None, holder };
+        let id = world.interner.blocker(mutex);
+        world.facts.last_mut().expect("just added").0.blocker = id;
+        assert_eq!(world.project(&mine()).locks.len(), locks, "{ns}");
+    }
+}
+
+#[test]
 fn waiting_for_work_is_no_wait_for_a_lock() {
     let mut world = World::new();
     let held = world.held_by(0x10, "timer", HELD);
