@@ -414,7 +414,7 @@ fn a_long_reading_holds_up_nothing() {
         behind.contains("reading history ...") && behind.contains("grouped by name"),
         "{behind}"
     );
-    let rows = |screen: &str| screen.lines().skip(4).take(30).map(String::from).collect::<Vec<_>>();
+    let rows = |screen: &str| screen.lines().skip(5).take(30).map(String::from).collect::<Vec<_>>();
     assert_eq!(rows(&behind), rows(&before));
 
     // A key that only sorts needs no reading, and moves work as usual.

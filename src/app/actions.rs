@@ -8,7 +8,7 @@ use super::list::{List, Step};
 use super::picker::Refusal;
 use super::prompt::{self, Ask, Prompt, Question};
 use super::view::View;
-use super::{AppState, Overlay, WiderSearch};
+use super::{AppState, Overlay, WiderSearch, insight};
 use crate::model::facts::tables::FrameKind;
 use crate::model::projection::settings::{
     Grouping, Level, Metric, Range, RollUp, SortColumn, Whose,
@@ -66,6 +66,7 @@ impl AppState {
             Action::Search => self.ask_for(Question::Search, String::new()),
             Action::NextMatch => self.next_match(1),
             Action::PreviousMatch => self.next_match(-1),
+            Action::NextFinding => self.next_finding(),
             Action::TreeView => self.view.set_methods(false, rows),
             Action::MethodsView => self.view.set_methods(true, rows),
             Action::NextView => self.view.set_methods(!self.view.methods_on, rows),
@@ -291,6 +292,20 @@ impl AppState {
             ));
         }
         self.project();
+    }
+
+    /// Goes to the row of the next sentence that is about one.
+    fn next_finding(&mut self) {
+        let nodes: Vec<u32> =
+            insight::findings(self).iter().filter_map(|finding| finding.node).collect();
+        let Some(node) = nodes.get(self.next_finding % nodes.len().max(1)) else {
+            self.say("no sentence is about a row");
+            return;
+        };
+        self.next_finding = (self.next_finding + 1) % nodes.len();
+        let rows = usize::from(self.layout().rows);
+        self.view.set_methods(false, rows);
+        self.view.go_to(*node, rows);
     }
 
     fn next_match(&mut self, step: isize) {

@@ -1,24 +1,23 @@
-//! The sentence above the rows; see [`projection::insight`].
+//! The sentences above the rows; see [`projection::findings`].
 
 use super::{AppState, short_names};
 use crate::model::projection::waits::Asked;
-use crate::model::projection::{self, About, Insight, Wording};
+use crate::model::projection::{self, About, Finding, Kind, Wording};
 use crate::model::vocabulary::frame::Ns;
 use crate::model::vocabulary::qualified::simple_class;
 
 /// Cells of a line that the sentence leaves free: its mark, and blanks at both ends.
 pub const MARGIN: usize = 4;
 
-/// Returns the sentence; `None` if there is nothing to say.
-pub fn insight(app: &AppState) -> Option<Insight> {
+/// Returns the sentences, the most important first.
+pub fn findings(app: &AppState) -> Vec<Finding> {
     let view = &app.view;
-    let snapshot = view.snapshot.as_ref()?;
+    let Some(snapshot) = view.snapshot.as_ref() else { return Vec::new() };
     if app.is_behind() {
-        return Some(Insight::new("reading history ...".into(), About::Target));
+        return vec![Finding::new(Kind::Measurement, "reading history ...".into())];
     }
     if app.ptrace_helps {
-        let text = "running threads are not sampled (p)".into();
-        return Some(Insight::new(text, About::Harm));
+        return vec![Finding::harm("running threads are not sampled (p)".into())];
     }
     let answer = |asked: &Asked| {
         let found = view.waits.get(&asked.thread).filter(|answer| answer.asked == *asked);
@@ -33,27 +32,50 @@ pub fn insight(app: &AppState) -> Option<Insight> {
             class: simple_class,
         },
     };
-    let projection = &view.projection;
-    let mut insight = projection::insight(snapshot, projection, interval, &answer, wording)?;
-    if insight.about == About::Idle && view.projection.total.is_empty() {
-        insight.text.push_str(" (i shows them)");
-    }
-    Some(insight)
-}
-
-/// Returns the sentence in lines of at most `cells` cells, as far as it can be parted.
-pub fn lines(insight: &Insight, cells: usize) -> Vec<String> {
-    let Insight { text, more, .. } = insight;
-    match more {
-        None => vec![text.clone()],
-        Some(more) if text.chars().count() + more.chars().count() + 2 <= cells => {
-            vec![format!("{text}, {more}")]
+    let mut found = projection::findings(snapshot, &view.projection, interval, &answer, wording);
+    for finding in &mut found {
+        if finding.about == About::Idle && view.projection.total.is_empty() {
+            finding.text.push_str(" (i shows them)");
         }
-        Some(more) => vec![text.clone(), more.clone()],
     }
+    found
 }
 
-/// Returns the wait that [`insight`] is about, to be asked for.
-pub(super) fn asked(app: &AppState) -> Option<Asked> {
-    projection::asked_for_insight(app.view.snapshot.as_ref()?, &app.view.projection)
+/// A line above the rows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Line {
+    pub text: String,
+    pub about: About,
+    /// It begins a sentence.
+    pub is_first: bool,
+}
+
+/// Returns the sentences in two lines of at most `cells` cells, as far as they can be parted: the
+/// first one, and its second part or the next one.
+pub fn lines(findings: &[Finding], cells: usize) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for Finding { text, more, about, .. } in findings {
+        let line = |text: String, is_first| Line { text, about: *about, is_first };
+        match more {
+            None => lines.push(line(text.clone(), true)),
+            Some(more) => {
+                let room = cells.saturating_sub(text.chars().count() + 2);
+                let rest = more.text(room);
+                if rest.chars().count() <= room {
+                    lines.push(line(format!("{text}, {rest}"), true));
+                } else {
+                    lines.push(line(text.clone(), true));
+                    lines.push(line(more.text(cells), false));
+                }
+            }
+        }
+    }
+    lines.truncate(2);
+    lines
+}
+
+/// Returns the waits that the sentences are about, to be asked for.
+pub(super) fn asked(app: &AppState) -> Vec<Asked> {
+    let Some(snapshot) = app.view.snapshot.as_ref() else { return Vec::new() };
+    projection::asked_for_findings(snapshot, &app.view.projection)
 }

@@ -20,14 +20,15 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// `long_sentence`: the sentence above the rows has two lines, where there is room.
-    pub fn new(width: u16, height: u16, filters: bool, long_sentence: bool) -> Layout {
+    pub fn new(width: u16, height: u16, filters: bool) -> Layout {
         let header = match height {
             0..=3 => 0,
             4..=7 => 1,
             8..=11 => 2,
             12..=15 => 3,
-            _ => 4 + u16::from(long_sentence),
+            16..=23 => 4,
+            // Two lines for sentences, used or not: rows that jump are hard to read.
+            _ => 5,
         };
         let titles = u16::from(height >= 6);
         let explain = u16::from(height >= 9);
@@ -50,14 +51,14 @@ mod tests {
     #[test]
     fn every_line_is_used_once_and_rows_come_first() {
         for height in 0..=80 {
-            for (filters, long) in [(false, false), (true, false), (false, true), (true, true)] {
-                let l = Layout::new(80, height, filters, long);
+            for filters in [false, true] {
+                let l = Layout::new(80, height, filters);
                 assert_eq!(l.header + l.titles + l.rows + l.explain + l.filters + l.footer, height);
                 assert!(height == 0 || l.rows >= 1, "{l:?}");
             }
         }
-        assert_eq!(Layout::new(80, 24, false, false).rows, 17);
-        assert_eq!(Layout::new(40, 10, false, true).rows, 5);
-        assert_eq!(Layout::new(80, 24, false, true).rows, 16);
+        assert_eq!(Layout::new(80, 23, false).rows, 16);
+        assert_eq!(Layout::new(40, 10, false).rows, 5);
+        assert_eq!(Layout::new(80, 24, false).rows, 16);
     }
 }

@@ -85,6 +85,8 @@ pub struct AppState {
     request: Option<Request>,
     /// The waits queried last.
     waits: Vec<Asked>,
+    /// The sentence to whose row the key goes next.
+    next_finding: usize,
     pub(crate) overlay: Option<Overlay>,
     /// The time of the present input, since any fixed moment.
     pub(crate) now: Duration,
@@ -125,6 +127,7 @@ impl AppState {
             shown: 0,
             request: None,
             waits: Vec::new(),
+            next_finding: 0,
             overlay: None,
             now: Duration::ZERO,
             picker: config.pick.then(Picker::default),
@@ -164,8 +167,11 @@ impl AppState {
             return None;
         }
         let mut asked = explain::asked(&self.view);
-        let of_insight = insight::asked(self).filter(|wait| !asked.contains(wait));
-        asked.extend(of_insight);
+        for wait in insight::asked(self) {
+            if !asked.contains(&wait) {
+                asked.push(wait);
+            }
+        }
         if asked.is_empty() || !newer && asked == self.waits {
             return None;
         }
@@ -255,9 +261,7 @@ impl AppState {
     }
 
     pub fn layout(&self) -> Layout {
-        let cells = usize::from(self.width).saturating_sub(insight::MARGIN);
-        let long = insight::insight(self).is_some_and(|s| insight::lines(&s, cells).len() > 1);
-        Layout::new(self.width, self.height, self.view.has_filters(), long)
+        Layout::new(self.width, self.height, self.view.has_filters())
     }
 
     pub fn help_lines(&self) -> Vec<help::Line> {

@@ -44,6 +44,25 @@ impl View {
         true
     }
 
+    /// Goes to the row of a node and opens the rows that hide it.
+    pub(super) fn go_to(&mut self, node: u32, height: usize) {
+        let mut root = node;
+        while let Some(parent) = self.projection.parent(root) {
+            root = parent;
+        }
+        let has_root = |group: &u32| {
+            let group = &self.projection.groups[*group as usize];
+            self.projection.roots(group).any(|node| node == root)
+        };
+        let groups = 0..self.projection.groups.len() as u32;
+        let Some(group) = groups.into_iter().find(has_root) else { return };
+        let path = Path::of_node(&self.projection, group, node, &self.settings);
+        self.touch();
+        self.open_above(&path);
+        self.selected = Some(path);
+        self.reshape(height);
+    }
+
     /// Opens all rows above the path's, and the line of small rows that hides it.
     fn open_above(&mut self, path: &Path) {
         let mut above = path.clone();

@@ -19,7 +19,9 @@ use serde::{Serialize, Serializer};
 use crate::model::facts::snapshot::{Health, Snapshot, Target};
 use crate::model::facts::tables::{FrameKind, Location, Tables};
 use crate::model::projection::settings::{Filter, Range, Settings};
-use crate::model::projection::{Group, Node, Ordered, Projection, Totals, project};
+use crate::model::projection::{
+    Finding, Group, Node, Ordered, Projection, Totals, Wording, findings, project,
+};
 use crate::model::vocabulary::role::Role;
 use crate::model::vocabulary::state::State;
 
@@ -157,10 +159,32 @@ struct Head<'a> {
     rolled_up: &'static str,
     settings: SettingsLine<'a>,
     health: HealthLine,
+    /// The most important first, at most three.
+    findings: Vec<FindingLine>,
     /// Of shown threads, those with most waited time first.
     locks: Vec<LockLine<'a>>,
     /// Threads that wait for each other, each for what the next one holds.
     deadlocks: Vec<Vec<StuckLine<'a>>>,
+}
+
+/// What costs the program most time, or what is wrong with the measurement.
+#[derive(Serialize)]
+struct FindingLine {
+    kind: &'static str,
+    sentence: String,
+    /// Thread time that was lost to it.
+    lost_ms: Option<Rounded>,
+}
+
+impl FindingLine {
+    fn new(finding: &Finding) -> FindingLine {
+        let lost = Some(finding.lost_ns).filter(|ns| ![0, u64::MAX].contains(ns));
+        FindingLine {
+            kind: finding.kind.word(),
+            sentence: finding.sentence(),
+            lost_ms: lost.map(Rounded::ms),
+        }
+    }
 }
 
 impl<'a> Head<'a> {
@@ -182,6 +206,16 @@ impl<'a> Head<'a> {
             rolled_up: settings.roll_up.word(),
             settings: SettingsLine::new(settings, projection),
             health: HealthLine::new(&snapshot.health, session.max_overhead_percent),
+            findings: findings(
+                snapshot,
+                projection,
+                session.interval_ns,
+                &|_| None,
+                Wording::WHOLE,
+            )
+            .iter()
+            .map(FindingLine::new)
+            .collect(),
             locks: projection.locks.iter().map(LockLine::new).collect(),
             deadlocks: (projection.deadlocks.iter())
                 .map(|stuck| stuck.iter().map(StuckLine::new).collect())

@@ -231,15 +231,25 @@ fn threads(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme
         0 => String::new(),
         idle => format!("; {idle} idle"),
     };
-    let mut before = ": ";
-    for (nth, (count, state)) in states.into_iter().enumerate() {
-        let text = format!("{count} {}", state.word());
+    let text = |count: u32, state: State| format!("{count} {}", state.word());
+    let mut room = pen.room();
+    let mut fitting = 0;
+    for (nth, (count, state)) in states.iter().enumerate() {
         // The idle threads give way to the two commonest states, the others to them.
         let beside = if nth < 2 { 0 } else { width(&idle) };
-        if width(before) + width(&text) + beside > pen.room() {
+        let cells = ", ".len() + width(&text(*count, *state));
+        if cells + beside > room {
             break;
         }
-        pen.put(before, theme.dim()).put(&text, theme.state(state));
+        room -= cells;
+        fitting = nth + 1;
+    }
+    states.truncate(fitting);
+    // In one order: words that change places are hard to read.
+    states.sort_by_key(|(_, state)| *state as u8);
+    let mut before = ": ";
+    for (count, state) in states {
+        pen.put(before, theme.dim()).put(&text(count, state), theme.state(state));
         before = ", ";
     }
     let hint = if app.view.shown.idle { " (i hides)" } else { " (i)" };
@@ -251,17 +261,15 @@ fn threads(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme
     }
 }
 
-/// What matters most about this moment, or about the measurement; its line of this number.
+/// What matters most about the range, or about the measurement; the line of this number.
 fn sentence(pen: &mut Pen<'_>, app: &AppState, theme: &Theme, nth: usize) {
-    let Some(insight) = insight::insight(app) else { return };
-    let style = if insight.about == About::Harm {
-        theme.severity(Severity::Warning)
-    } else {
-        theme.plain()
-    };
     let room = pen.room().saturating_sub(MARGIN - 1);
-    let lines = insight::lines(&insight, room);
+    let lines = insight::lines(&insight::findings(app), room);
     let Some(line) = lines.get(nth) else { return };
-    pen.put(if nth == 0 { "! " } else { "  " }, theme.bold());
-    pen.put(&cut_end(line, room, theme.glyphs.cut), style);
+    let style = match line.about {
+        About::Harm => theme.severity(Severity::Warning),
+        About::Target | About::Idle => theme.plain(),
+    };
+    pen.put(if line.is_first { "! " } else { "  " }, theme.bold());
+    pen.put(&cut_end(&line.text, room, theme.glyphs.cut), style);
 }

@@ -7,7 +7,7 @@ use super::*;
 
 #[test]
 fn moving_expanding_collapsing() {
-    let mut live = Live::shop(80, 24);
+    let mut live = Live::shop(80, 26);
     assert!(live.selected().contains("http-nio-exec-"));
     assert!(live.press("jj").selected().contains("checkout"));
     assert!(live.press("<right>j").selected().contains("Connection::receive"), "{}", live.screen());
@@ -364,14 +364,26 @@ fn what_becomes_hot_later_opens_by_itself_until_a_key_moves() {
 }
 
 #[test]
+fn a_sentence_leads_to_its_row() {
+    let mut live = Live::shop(80, 26);
+    live.press("C");
+    assert!(!live.screen().contains("Connection::receive :310"), "{}", live.screen());
+    assert!(live.press("!").selected().contains("recv"), "{}", live.screen());
+    assert!(live.press("!").selected().contains("mutex::lock"), "{}", live.screen());
+    assert!(live.press("!").selected().contains("recv"), "the first one again");
+    // From the table of functions it goes to the tree.
+    assert!(live.press("2!").selected().contains("mutex::lock"), "{}", live.screen());
+}
+
+#[test]
 fn a_search_goes_on_among_all_frames_and_comes_back_without_a_match() {
-    let mut live = Live::shop(80, 24);
+    let mut live = Live::shop(80, 26);
     live.press("<right>j");
     let before = live.screen();
     live.press("/start_thread<enter>");
     assert!(live.screen().contains("all, all time"), "{}", live.screen());
     assert!(live.selected().contains("start_thread"), "{}", live.screen());
-    let mut live = Live::shop(80, 24);
+    let mut live = Live::shop(80, 26);
     live.press("<right>j/no_such_function<enter>");
     let rows = |screen: &str| screen.lines().skip(1).take(20).collect::<Vec<_>>().join("\n");
     assert_eq!(rows(&live.screen()), rows(&before));

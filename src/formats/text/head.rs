@@ -9,7 +9,7 @@ use crate::formats::grouping;
 use crate::formats::rename;
 use crate::model::facts::snapshot::{Session, Target};
 use crate::model::projection::settings::{Level, Metric, Range};
-use crate::model::projection::{Method, Totals, Wording, insight};
+use crate::model::projection::{Method, Totals, Wording, findings};
 use crate::model::vocabulary::frame::Ns;
 
 /// Writes one line in logfmt, for grep: the target and the three most informative figures.
@@ -44,17 +44,15 @@ pub fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     page.line(&line)
 }
 
-/// Writes what matters most, as the live view does above its rows.
-pub fn sentence(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
+/// Writes what matters most, as the live view does above its rows: at most three sentences.
+pub fn sentences(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let Report { snapshot, projection, .. } = report;
     let interval = snapshot.session.interval_ns;
-    let Some(found) = insight(snapshot, projection, interval, &|_| None, Wording::WHOLE) else {
-        return Ok(());
-    };
-    let text = [Some(found.text), found.more].into_iter().flatten().collect::<Vec<_>>().join(", ");
-    for (nth, line) in wrap(&text, WIDTH - 2, 4).iter().enumerate() {
-        let mark = if nth == 0 { "! " } else { "  " };
-        page.line(&format!("{mark}{line}"))?;
+    for found in findings(snapshot, projection, interval, &|_| None, Wording::WHOLE) {
+        for (nth, line) in wrap(&found.sentence(), WIDTH - 2, 4).iter().enumerate() {
+            let mark = if nth == 0 { "! " } else { "  " };
+            page.line(&format!("{mark}{line}"))?;
+        }
     }
     Ok(())
 }

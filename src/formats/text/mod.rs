@@ -85,7 +85,7 @@ pub(super) struct Report<'a> {
 pub(super) fn render(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let page = &mut Page { out };
     head::summary(report, page)?;
-    head::sentence(report, page)?;
+    head::sentences(report, page)?;
     head::settings(report, page)?;
     locks::deadlocks(report, page)?;
     tree::tree(report, page)?;

@@ -33,8 +33,18 @@ pub(super) enum CellKind {
     Plain,
     /// Hidden as idle, unless nothing else is left.
     Idle,
+    /// Idle, and shown because the settings say so.
+    ShownIdle,
     /// Of threads that waited for work and have no core yet.
     Woken,
+}
+
+/// The thread with most CPU time in a range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct BusiestThread {
+    pub thread: u32,
+    pub name: NameId,
+    pub cpu_ns: u64,
 }
 
 /// A thread with a cell's stack; may occur repeatedly.
@@ -119,6 +129,8 @@ pub(super) struct Shown {
     pub hidden: Hidden,
     pub only_idle: bool,
     pub collectors_cpu_ns: u64,
+    /// The shown thread of the program, not of a runtime, with most CPU time.
+    pub busiest: Option<BusiestThread>,
     /// Waits whose blockers are known, of the threads that are shown.
     pub waited: Waited,
     pub trend: Option<Trend>,
@@ -152,6 +164,8 @@ pub(super) struct Reader<'a> {
     by_thread: FxHashMap<ThreadKey, u32>,
     /// By thread: whether some of its time is hidden as idle; whether some of its time is not idle.
     idle: Vec<(bool, bool)>,
+    /// By thread: CPU time that is shown, ns, and its newest name.
+    cpu: Vec<(u64, NameId)>,
     /// Result of the thread filter for a name in a group.
     chosen: FxHashMap<(NameId, u32), bool>,
     hidden: Hidden,
@@ -189,6 +203,7 @@ impl<'a> Reader<'a> {
             threads: Vec::new(),
             by_thread: FxHashMap::default(),
             idle: Vec::new(),
+            cpu: Vec::new(),
             chosen: FxHashMap::default(),
             hidden: Hidden::default(),
             left: false,
@@ -222,6 +237,10 @@ impl<'a> Reader<'a> {
             self.hidden.idle_threads =
                 self.idle.iter().filter(|(idle, busy)| *idle && !*busy).count() as u32;
         }
+        let busiest = (0..)
+            .zip(&self.cpu)
+            .max_by_key(|(_, (cpu_ns, _))| *cpu_ns)
+            .map(|(thread, (cpu_ns, name))| BusiestThread { thread, name: *name, cpu_ns: *cpu_ns });
         let Reader { scratch, threads, mut hidden, collectors, waited, trend, .. } = self;
         let collectors_cpu_ns = collectors.cpu_ns;
         hidden.settle_off();
@@ -239,6 +258,7 @@ impl<'a> Reader<'a> {
             hidden,
             only_idle,
             collectors_cpu_ns,
+            busiest,
             waited,
             trend,
         }
@@ -282,6 +302,7 @@ impl<'a> Reader<'a> {
         };
         let tables = &self.snapshot.tables;
         let is_internal = tables.kind(key.name) == ThreadKind::Internal;
+        let plain = if is_idle { CellKind::ShownIdle } else { CellKind::Plain };
         let (stack, kind) = match self.settings.level {
             _ if is_idle && !self.settings.idle => (stack, CellKind::Idle),
             // The function in which a thread waited for work is not what takes the time until it
@@ -298,9 +319,14 @@ impl<'a> Reader<'a> {
             }
             // What a runtime does in its own threads is no more the user's than the frames by which
             // it runs his.
-            Level::Mine if is_internal => (StackId::EMPTY, CellKind::Plain),
-            Level::Mine | Level::Chains | Level::All => (stack, CellKind::Plain),
+            Level::Mine if is_internal => (StackId::EMPTY, plain),
+            Level::Mine | Level::Chains | Level::All => (stack, plain),
         };
+        if !is_internal {
+            let (cpu_ns, name) = &mut self.cpu[thread as usize];
+            *cpu_ns += weights.cpu_ns;
+            *name = key.name;
+        }
         let at = self.scratch.cell(group, stack, kind);
         if kind != CellKind::Idle {
             self.waited.add(key, at, weights);
@@ -385,6 +411,7 @@ impl<'a> Reader<'a> {
         if thread == next {
             self.threads.push(key);
             self.idle.push((false, false));
+            self.cpu.push((0, NameId(0)));
         }
         thread
     }

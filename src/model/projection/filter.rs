@@ -3,11 +3,13 @@
 use regex::Regex;
 use rustc_hash::FxHashMap;
 
+use super::allocation::is_allocation;
 use super::base_marks;
+use super::exit::Exit;
 use super::idle::Wait;
 use super::idle_marks::{self, Mark};
 use super::kernel_entry::KernelEntry;
-use super::libraries::{is_standard, library};
+use super::libraries::{NO_LIBRARY, is_standard, library};
 use super::monitor;
 use super::roles::role;
 use super::rows::Rows;
@@ -19,9 +21,6 @@ use crate::model::projection::settings::{Grouping, Settings};
 use crate::model::vocabulary::frame::ThreadKind;
 use crate::model::vocabulary::role::{Origin, Role};
 use crate::model::vocabulary::state::{FutexKind, RawState, State};
-
-/// Of functions that name no library: the user's, a runtime's and those of standard libraries.
-pub(super) const NO_LIBRARY: u32 = 0;
 
 /// The settings' result for one location.
 #[derive(Clone, Copy, Default)]
@@ -42,6 +41,8 @@ pub(super) struct Verdict {
     call: Call,
     /// The number of its library; [`NO_LIBRARY`] for the user's, runtimes' and standard functions.
     pub library: u32,
+    /// It allocates or frees memory.
+    allocates: bool,
 }
 
 impl Verdict {
@@ -82,6 +83,14 @@ pub(super) struct Path {
     call: WaitCall,
     /// The first location, outermost first, that matches [`Grouping::Frame`].
     pub group: Option<u32>,
+    /// Where the user's code is left.
+    pub exit: Exit,
+    /// The user's function allocates or frees memory.
+    pub allocates: bool,
+    /// In a page fault.
+    pub faults: bool,
+    /// Stopped at a safepoint of a virtual machine.
+    pub is_stopped: bool,
 }
 
 impl Path {
@@ -161,6 +170,10 @@ impl Verdicts {
                 path.wait = path.wait.below(verdict.idle);
                 path.base = path.base.below(verdict.base);
                 path.call = path.call.below(verdict.call);
+                path.exit = path.exit.below(*location, verdict.role, verdict.library);
+                path.allocates = verdict.role != Role::App && (path.allocates | verdict.allocates);
+                path.faults |= verdict.enters_kernel == Some(KernelEntry::PageFault);
+                path.is_stopped |= verdict.stops == StopRole::ReplacesStop;
                 if verdict.groups && path.group.is_none() {
                     path.group = Some(*location);
                 }
@@ -233,6 +246,7 @@ fn judge_function(settings: &Settings, location: &Location, mark: Mark) -> Verdi
         base: BaseMark::default(),
         call: Call::default(),
         library: NO_LIBRARY,
+        allocates: is_allocation(location),
         stops: match location {
             stop if safepoint::is_marker(stop) => StopRole::ReplacesStop,
             enters if monitor::is_frame(enters) => StopRole::ReplacesMonitorEntry,

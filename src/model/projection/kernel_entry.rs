@@ -10,6 +10,15 @@ pub(super) enum KernelEntry {
     SystemCall,
     /// An interrupt or an exception.
     Interrupt,
+    /// The exception for memory without a page.
+    PageFault,
+}
+
+impl KernelEntry {
+    /// Returns whether it comes from outside of the code above it.
+    pub(super) fn is_interrupt(self) -> bool {
+        self != KernelEntry::SystemCall
+    }
 }
 
 impl KernelEntry {
@@ -18,6 +27,9 @@ impl KernelEntry {
             return None;
         }
         let name = &*location.function;
+        if name == "asm_exc_page_fault" {
+            return Some(KernelEntry::PageFault);
+        }
         let is_interrupt = name.strip_prefix("asm_").is_some_and(|rest| {
             rest.starts_with("sysvec_") || rest.starts_with("exc_") || rest.ends_with("interrupt")
         });
@@ -43,11 +55,13 @@ mod tests {
             "asm_common_interrupt",
             "asm_sysvec_apic_timer_interrupt",
             "asm_sysvec_call_function",
-            "asm_exc_page_fault",
+            "asm_exc_invalid_op",
         ] {
             assert_eq!(of(name, FrameKind::Kernel), Some(KernelEntry::Interrupt), "{name}");
             assert_eq!(of(name, FrameKind::Native), None, "{name}");
         }
+        let fault = of("asm_exc_page_fault", FrameKind::Kernel);
+        assert_eq!(fault, Some(KernelEntry::PageFault));
         for name in ["entry_SYSCALL_64_after_hwframe", "do_syscall_64", "x64_sys_call"] {
             assert_eq!(of(name, FrameKind::Kernel), Some(KernelEntry::SystemCall), "{name}");
         }

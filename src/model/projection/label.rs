@@ -63,7 +63,7 @@ pub fn label<'a>(ordered: &Ordered<'a>, node: u32, swallowed: u32) -> Label<'a> 
         // The calls below an interrupt are not the function's.
         _ => {
             let is_interrupt = |node: &u32| {
-                KernelEntry::of(projection.name(*node)) == Some(KernelEntry::Interrupt)
+                KernelEntry::of(projection.name(*node)).is_some_and(KernelEntry::is_interrupt)
             };
             let role = |node: &&u32| projection.role(**node);
             let calls = &chain[..named];

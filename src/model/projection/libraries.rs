@@ -5,6 +5,9 @@ use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::vocabulary::java_packages::is_platform;
 use crate::model::vocabulary::qualified::segments;
 
+/// Of functions that name no library: the user's, a runtime's and those of standard libraries.
+pub(super) const NO_LIBRARY: u32 = 0;
+
 /// Namespaces of standard libraries: they say nothing of whose work it is.
 const STANDARD: &[&str] = &["std", "core", "alloc", "__gnu_cxx", "boost"];
 /// Outermost parts of Java packages that are followed by the name of an organisation.

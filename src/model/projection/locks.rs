@@ -143,6 +143,18 @@ impl Waited {
         }
     }
 
+    /// Returns the time waited for locks whose holder is known, by cell, ns.
+    pub(super) fn locked(&self, tables: &Tables) -> FxHashMap<u32, u64> {
+        let mut locked = FxHashMap::default();
+        for (wait, weights) in &self.by_wait {
+            let blocker = tables.blocker(wait.blocker).filter(|found| is_lock(found));
+            if blocker.is_some_and(|blocker| Held::of(blocker.holder).is_thread()) {
+                *locked.entry(wait.cell).or_default() += weights.wall_ns;
+            }
+        }
+        locked
+    }
+
     /// Sums the waits up, by lock, those with most waited time first; and by node. `attached`: the
     /// node of each cell, or [`NONE`].
     pub(super) fn locks(
@@ -424,7 +436,7 @@ impl Sum {
 type Path = Vec<u32>;
 
 /// Where each stack is.
-struct Places<'a> {
+pub(super) struct Places<'a> {
     tables: &'a Tables,
     rows: &'a Rows,
     verdicts: &'a Verdicts,
@@ -435,7 +447,11 @@ struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    fn new(snapshot: &'a Snapshot, rows: &'a Rows, verdicts: &'a Verdicts) -> Places<'a> {
+    pub(super) fn new(
+        snapshot: &'a Snapshot,
+        rows: &'a Rows,
+        verdicts: &'a Verdicts,
+    ) -> Places<'a> {
         Places {
             tables: &snapshot.tables,
             rows,
@@ -445,7 +461,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    fn of(&mut self, stack: StackId) -> Path {
+    pub(super) fn of(&mut self, stack: StackId) -> Path {
         if let Some(known) = self.known.get(&stack) {
             return known.clone();
         }
@@ -474,7 +490,7 @@ impl<'a> Places<'a> {
         path
     }
 
-    fn place(&self, path: &Path) -> Place {
+    pub(super) fn place(&self, path: &Path) -> Place {
         path.iter().map(|location| self.rows.location(*location).clone()).collect()
     }
 }

@@ -4,12 +4,14 @@
 //! ```text
 //! settings               all choices of the user about what is shown
 //! fact_reader, rows      history -> cells by group and row; samples: stacks one by one
+//! allocation, exit       functions that allocate; where a stack leaves the user's code
+//! common_waits           where threads wait most; time lost to memory
 //! group, units           groups of threads, roll-ups of functions; filter: hides stacks and frames
 //! roles                  whose code a frame is
 //! idle_marks, idle       waiting for work, by lists of frames
 //! base_marks             functions at the base of a thread, by lists
 //! thread_base            waiting for work, by the place in the thread
-//! wait_call, wait_place  the call in which a stack waits, and by what library
+//! wait_call              the call in which a stack waits
 //! libraries              which library a function belongs to
 //! kernel_entry           functions at which a thread enters the kernel
 //! safepoint              safepoint stops of a Java virtual machine
@@ -17,23 +19,27 @@
 //! now                    what the threads do now: busy or waiting for work
 //! row_order, collapse    the order of rows, several calls on one line
 //! trend                  time of rows over the range
-//! confidence, insight    precision of a figure; the sentence above the rows
+//! confidence             precision of a figure
+//! findings               the sentences above the rows
 //! sampling_error         whether two figures differ
 //! label                  what a row is called
 //! locks                  what the threads waited for, who held it, and where
 //! waits, monitor         what a blocked thread waits for, as text; entering a Java monitor
 //! ```
 
+mod allocation;
 mod base_marks;
 mod collapse;
 mod columns;
+mod common_waits;
 mod confidence;
+mod exit;
 mod fact_reader;
 mod filter;
+mod findings;
 mod group;
 mod idle;
 mod idle_marks;
-mod insight;
 mod kernel_entry;
 mod label;
 mod libraries;
@@ -56,7 +62,6 @@ mod tree;
 mod trend;
 mod units;
 mod wait_call;
-mod wait_place;
 pub mod waits;
 
 #[cfg(test)]
@@ -70,17 +75,18 @@ use std::sync::{Arc, OnceLock};
 use rustc_hash::FxHashMap;
 
 use crate::model::facts::snapshot::{Session, Snapshot, Target};
-use crate::model::facts::tables::{NameId, StackId, Tables};
+use crate::model::facts::tables::{Location, NameId, StackId, Tables};
 use crate::model::projection::settings::{Grouping, Metric, Settings};
 use crate::model::vocabulary::frame::{Ns, ThreadKey, ThreadKind};
 
 pub(in crate::model) use base_marks::mark as base_mark;
 pub use collapse::{Chain, chain, heaviest, is_drawn, is_small, swallowed_by};
+pub use common_waits::{Busy, CommonWait};
 pub use confidence::{Confidence, HITS_NEEDED, confidence, seconds_for_one_percent};
 pub use filter::role_of;
+pub use findings::{About, Finding, Kind, More, Wording, asked as asked_for_findings, findings};
 pub use group::{ALL, INTERNAL, NO_MATCH};
 pub(in crate::model) use idle_marks::{Mark, mark};
-pub use insight::{About, Insight, Wording, asked as asked_for_insight, insight};
 pub use label::{Label, label};
 pub use locks::{HeldBy, Lock, MainHolder, Place, Stuck, WaitedFor};
 pub use methods::Method;
@@ -141,6 +147,16 @@ impl Hidden {
     }
 }
 
+/// The program's thread with most CPU time in a range.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Busiest {
+    pub name: Arc<str>,
+    pub cpu_ns: u64,
+    /// The node with most of its CPU time among those in which no other thread was, and that time,
+    /// ns.
+    pub alone_in: Option<(u32, u64)>,
+}
+
 /// The facts of a range as groups, call trees and methods. Independent of metric and order:
 /// [`Projection::ordered`] reads it under any of them.
 #[derive(Clone)]
@@ -157,6 +173,9 @@ pub struct Projection {
     pub now: Now,
     /// CPU time of threads that collect garbage, whatever the filters.
     pub collectors_cpu_ns: u64,
+    pub busy: Busy,
+    /// The program's thread that ran most.
+    pub busiest: Option<Busiest>,
     /// Wall time of shown stacks with frames whose names are still read.
     unnamed_ns: u64,
     /// What shown threads waited for, where that is known; most waited time first.
@@ -168,6 +187,8 @@ pub struct Projection {
     nodes: nodes::Nodes,
     /// (thread, node), ordered by thread: the nodes in which each thread was seen.
     seen: Vec<(u32, u32)>,
+    /// The threads that `seen` refers to.
+    threads: Vec<ThreadKey>,
     methods: OnceLock<Vec<Method>>,
     hottest: OnceLock<Option<Method>>,
     trend: Option<trend::Trend>,
@@ -184,6 +205,8 @@ impl Projection {
             only_idle: false,
             now: Now::default(),
             collectors_cpu_ns: 0,
+            busy: Busy::default(),
+            busiest: None,
             unnamed_ns: 0,
             locks: Vec::new(),
             locks_of_nodes: locks::LocksOfNodes::default(),
@@ -191,6 +214,7 @@ impl Projection {
             groups: Vec::new(),
             nodes: nodes::Nodes::default(),
             seen: Vec::new(),
+            threads: Vec::new(),
             methods: OnceLock::new(),
             hottest: OnceLock::new(),
             trend: None,
@@ -212,6 +236,23 @@ impl Projection {
     pub fn method_of_nodes(&self) -> Vec<Option<u32>> {
         let methods_of = methods::methods_of(&self.nodes);
         methods_of.into_iter().map(|method| (method != columns::NONE).then_some(method)).collect()
+    }
+
+    /// Returns the node of this function, or the nearest one above it, in which the thread was for
+    /// most of the time of all that saw it.
+    pub(super) fn node_of(&self, thread: ThreadKey, function: &Location) -> Option<u32> {
+        let thread = self.threads.iter().position(|known| *known == thread)? as u32;
+        let mut best: Option<(u64, u32)> = None;
+        for (_, node) in self.seen.iter().filter(|(of, _)| *of == thread) {
+            let mut at = Some(*node);
+            while let Some(node) = at {
+                if self.name(node).function == function.function {
+                    best = best.max(Some((self.total(node).wall_ns, node)));
+                }
+                at = self.parent(node);
+            }
+        }
+        best.map(|(_, node)| node)
     }
 
     /// Returns the duration over which THR and CPU are averaged, ns.
@@ -338,7 +379,7 @@ impl Projector {
 
         let shown_threads =
             shown.seen.iter().map(|seen| shown.threads[seen.thread as usize]).collect();
-        let now = Now::of(snapshot, (rows, verdicts), &shown_threads);
+        let now = Now::of(snapshot, verdicts, &shown_threads);
 
         let parts = parts(snapshot, settings, &shown, groups);
         let mut rank = vec![0; groups.count()];
@@ -376,29 +417,40 @@ impl Projector {
         let trees = builder.build(cells, &order, &heads);
         let attached =
             shown.seen.iter().map(|seen| (seen.thread, trees.attached[seen.cell as usize]));
-        let seen = attached.filter(|(_, node)| *node != columns::NONE).collect();
+        let seen: Vec<(u32, u32)> = attached.filter(|(_, node)| *node != columns::NONE).collect();
 
         let waited = std::mem::take(&mut shown.waited);
+        // By rank: the group that it is part of.
+        let member: Vec<u32> = (heads.iter())
+            .scan(0, |count, head| {
+                *count += u32::from(!head.joins);
+                Some(*count - 1)
+            })
+            .collect();
+        let member_of = |group: u32| member[rank[group as usize] as usize];
+        let locked = waited.locked(&snapshot.tables);
+        let names = (snapshot, &*rows, &*verdicts);
+        let busy = Busy::of(names, &shown, &trees.attached, &locked, member_of);
         let (locks, locks_of_nodes) = waited.locks((snapshot, rows, verdicts), &trees.attached);
         let deadlocks = locks::deadlocks(snapshot, rows, verdicts);
         let mut trend = shown.trend.take();
         if let Some(trend) = &mut trend {
             *part_count = trend.part_count();
-            // By rank: the group that it is part of.
-            let parts = heads.iter().scan(0, |count, head| {
-                *count += u32::from(!head.joins);
-                Some(*count - 1)
-            });
-            let member: Vec<u32> = parts.collect();
             let group_count = members.len() as u32;
             trend.place(|cell| {
                 let cell_of = &shown.cells[cell as usize];
                 shown.is_shown(cell_of).then(|| match trees.attached[cell as usize] {
-                    columns::NONE => member[rank[cell_of.group as usize] as usize],
+                    columns::NONE => member_of(cell_of.group),
                     node => group_count + node,
                 })
             });
         }
+
+        let busiest = shown.busiest.map(|busiest| Busiest {
+            name: snapshot.tables.name(busiest.name).clone(),
+            cpu_ns: busiest.cpu_ns,
+            alone_in: trees.nodes.alone_in(&seen, busiest.thread),
+        });
 
         let mut total = Totals::default();
         let mut groups = Vec::with_capacity(trees.groups.len());
@@ -421,6 +473,8 @@ impl Projector {
             only_idle: shown.only_idle,
             now,
             collectors_cpu_ns: shown.collectors_cpu_ns,
+            busy,
+            busiest,
             unnamed_ns,
             locks,
             locks_of_nodes,
@@ -428,6 +482,7 @@ impl Projector {
             groups,
             nodes: trees.nodes,
             seen,
+            threads: std::mem::take(&mut shown.threads),
             methods: OnceLock::new(),
             hottest: OnceLock::new(),
             trend,

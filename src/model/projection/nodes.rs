@@ -212,6 +212,21 @@ impl Nodes {
         }
     }
 
+    /// Returns the node with most CPU time of its own among those that only this thread was in, and
+    /// that time, ns. `seen`: (thread, node).
+    pub fn alone_in(&self, seen: &[(u32, u32)], thread: u32) -> Option<(u32, u64)> {
+        let mut first = vec![NONE; self.len()];
+        let mut shared = vec![false; self.len()];
+        for (of, node) in seen {
+            let before = std::mem::replace(&mut first[*node as usize], *of);
+            shared[*node as usize] |= ![NONE, *of].contains(&before);
+        }
+        let alone = (0..self.len() as u32)
+            .filter(|node| first[*node as usize] == thread && !shared[*node as usize]);
+        let timed = alone.map(|node| (node, self.own_value(node, Metric::Cpu)));
+        timed.filter(|(_, ns)| *ns > 0).max_by_key(|(_, ns)| *ns)
+    }
+
     pub fn own_value(&self, node: u32, metric: Metric) -> u64 {
         match self.own[node as usize] {
             NONE => 0,

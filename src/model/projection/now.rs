@@ -1,22 +1,17 @@
 //! What the threads do at the time of the snapshot: busy by state, or waiting for work.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use super::filter::Verdicts;
-use super::rows::Rows;
-use super::wait_place::library_entry;
 use crate::model::facts::snapshot::Snapshot;
-use crate::model::facts::tables::{Location, StackId};
 use crate::model::vocabulary::frame::{Ns, ThreadKey};
 use crate::model::vocabulary::state::State;
 
 /// The system call futex(2) on x86-64; its first argument is the address.
 const FUTEX: i32 = 202;
-/// Minimum threads that wait for one lock, or in one function, to be worth a sentence.
+/// Minimum threads that wait for one lock, to be worth a sentence.
 const MIN_THREADS: u32 = 4;
 
 /// Threads that wait for one lock.
@@ -25,16 +20,6 @@ pub struct Convoy {
     pub threads: u32,
     /// The one that has waited longest.
     pub longest: ThreadKey,
-}
-
-/// Threads that wait in one function of a library.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct CommonWait {
-    pub threads: u32,
-    pub function: Arc<Location>,
-    /// The one that has waited longest, and since when.
-    pub longest: ThreadKey,
-    pub since: Ns,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -49,21 +34,16 @@ pub struct Now {
     /// Of the threads that are shown, most of those that wait for the same mutex: at least half of
     /// all busy ones. (Java parks each thread at an address of its own.)
     pub convoy: Option<Convoy>,
-    /// Of the threads that are shown, most of those that wait by the same function of a library: at
-    /// least half of all busy ones.
-    pub common_wait: Option<CommonWait>,
 }
 
 impl Now {
     pub(super) fn of(
         snapshot: &Snapshot,
-        (rows, verdicts): (&Rows, &Verdicts),
+        verdicts: &Verdicts,
         shown: &FxHashSet<ThreadKey>,
     ) -> Now {
         let mut now = Now::default();
         let mut since = Ns::MAX;
-        let mut common: FxHashMap<Arc<str>, CommonWait> = FxHashMap::default();
-        let mut entries: FxHashMap<StackId, Option<&Arc<Location>>> = FxHashMap::default();
         // By process and address: the number of threads, and the first of them.
         let mut locks: BTreeMap<(u32, u64), (u32, Ns, ThreadKey)> = BTreeMap::new();
         for thread in &*snapshot.threads {
@@ -80,22 +60,6 @@ impl Now {
                     if waits && thread.since < since {
                         since = thread.since;
                         now.longest_wait = Some(thread.thread);
-                    }
-                    if matches!(state, State::Lock | State::Wait | State::Io)
-                        && let Some(function) = *entries.entry(thread.stack).or_insert_with(|| {
-                            library_entry(&snapshot.tables, rows, verdicts, thread.stack)
-                        })
-                    {
-                        let wait = common.entry(function.function.clone()).or_insert(CommonWait {
-                            threads: 0,
-                            function: function.clone(),
-                            longest: thread.thread,
-                            since: thread.since,
-                        });
-                        wait.threads += 1;
-                        if thread.since < wait.since {
-                            (wait.longest, wait.since) = (thread.thread, thread.since);
-                        }
                     }
                     if state == State::Lock
                         && let Some(call) = thread.syscall.filter(|call| call.number == FUTEX)
@@ -114,9 +78,6 @@ impl Now {
         now.convoy = most
             .filter(|(threads, ..)| *threads >= MIN_THREADS && 2 * threads >= now.busy_count())
             .map(|(threads, _, longest)| Convoy { threads, longest });
-        let largest = common.into_values().max_by_key(|wait| (wait.threads, Reverse(wait.since)));
-        now.common_wait = largest
-            .filter(|wait| wait.threads >= MIN_THREADS && 2 * wait.threads >= now.busy_count());
         now
     }
 

@@ -1,6 +1,7 @@
 //! Each rule of a projection, on an example small enough to compute by hand.
 
 mod filters;
+mod findings;
 mod label;
 mod locks;
 mod mine;

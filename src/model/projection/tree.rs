@@ -11,8 +11,9 @@ use rustc_hash::FxHashMap;
 use super::Totals;
 use super::columns::{Columns, NONE};
 use super::fact_reader::{Cell, CellKind};
-use super::filter::{NO_LIBRARY, StopRole, Verdict, Verdicts};
+use super::filter::{StopRole, Verdict, Verdicts};
 use super::kernel_entry::KernelEntry;
+use super::libraries::NO_LIBRARY;
 use super::lines::At;
 use super::nodes::{Nodes, Seen};
 use super::rows::Rows;
@@ -326,7 +327,7 @@ impl Builder<'_> {
                         .get(place.deepest as usize)
                         .is_some_and(|caller| caller.role == Role::App);
                     let entered = verdict.enters_kernel.filter(|_| of_app && known.is_none());
-                    if entered == Some(KernelEntry::Interrupt) {
+                    if entered.is_some_and(KernelEntry::is_interrupt) {
                         // It is time of the user's function, which calls no interrupt.
                         place.way_out = place.deepest;
                     } else if entered.is_none() && is_way_out(of_app, known, verdict) {

@@ -1,0 +1,163 @@
+//! Sentences about CPU time: who uses it, and who lacks it.
+
+use super::{Evidence, Finding, Kind, More};
+use crate::model::projection::HITS_NEEDED;
+use crate::model::projection::settings::Metric;
+use crate::model::vocabulary::frame::SECOND;
+use crate::model::vocabulary::role::Role;
+use crate::model::vocabulary::state::State;
+
+/// From this number of cores on, CPU time is worth a sentence.
+const MUCH_CPU: f64 = 0.5;
+/// And from this one on where it is most of all busy time.
+const SOME_CPU: f64 = 0.1;
+/// A function with this share of it stands out.
+const STANDS_OUT: f64 = 0.5;
+/// A thread that runs for this part of the time uses a whole core, at least for this long, ns.
+const WHOLE_CORE: f64 = 0.9;
+const WHOLE_CORE_FOR: u64 = 2 * SECOND;
+/// From these shares on, of the CPU time or of the busy time, and from this number of cores on,
+/// collections are worth a sentence.
+const MUCH_COLLECTION: f64 = 0.3;
+const MUCH_STOPPED: f64 = 0.2;
+const COLLECTOR_CORES: f64 = 0.1;
+/// From this share of the busy time on, page faults are worth a sentence.
+const MANY_FAULTS: f64 = 0.2;
+/// The CPU quota is worth a sentence where it stops the process in this share of its periods,
+/// percent.
+const MUCH_THROTTLED: f64 = 10.0;
+
+impl Evidence<'_> {
+    /// Returns what the CPU time says. `named`: enough names are known.
+    pub(super) fn cpu(&self, named: bool) -> Vec<Finding> {
+        let mut thread = self.whole_core().filter(|_| named);
+        let mut hot = self.hot().filter(|_| named);
+        if let Some(hot) = &mut hot {
+            // One sentence, unless the thread has most of its time elsewhere.
+            let is_same = |thread: &mut Finding| match thread.node {
+                None => true,
+                Some(node) => {
+                    let of_hot = hot.node.map(|node| &self.projection.name(node).function);
+                    of_hot == Some(&self.projection.name(node).function)
+                }
+            };
+            let more = thread.take_if(is_same).map(|thread| thread.text);
+            hot.more = more.map(|before| More { before, ..More::default() });
+        }
+        [self.cores(), hot, thread, self.collector(), self.page_faults()]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+
+    /// Says that threads want more cores than there are, or that a quota keeps them from running.
+    fn cores(&self) -> Option<Finding> {
+        let (total, elapsed) = (&self.projection.busy.total, self.projection.elapsed());
+        let cores = (self.snapshot.session.cores_milli as f64 / 1000.0).max(0.1);
+        let of = |state: State| match elapsed {
+            0 => 0.0,
+            _ => total.states_ns[state as usize] as f64 / elapsed as f64,
+        };
+        let used =
+            format!("{:.1} of {} are used", total.cores(elapsed), (cores * 10.0).round() / 10.0);
+        let waiting = of(State::Rdy);
+        let throttled = self.snapshot.health.host.map_or(0.0, |host| host.throttled_percent);
+        let text = if throttled >= MUCH_THROTTLED {
+            format!("the CPU quota stops the process in {throttled:.0} % of its periods, {used}")
+        } else if waiting >= 1.0 && waiting > of(State::Run) {
+            // Half of the threads that want a core, and one at least, wait for it.
+            let (s, verb) = if waiting < 1.5 { ("", "waits") } else { ("s", "wait") };
+            format!("{waiting:.0} thread{s} {verb} for a core, {used}")
+        } else {
+            return None;
+        };
+        let lost =
+            total.states_ns[State::Rdy as usize].max((throttled / 100.0 * elapsed as f64) as u64);
+        Some(Finding { lost_ns: lost, ..Finding::new(Kind::Cores, text) })
+    }
+
+    /// Says which function has most of the CPU time, where that is much.
+    fn hot(&self) -> Option<Finding> {
+        let (projection, total) = (self.projection, &self.projection.total);
+        let hottest = projection.hottest()?;
+        let cores = total.cores(projection.elapsed());
+        let busy = projection.busy.total;
+        let of = |state: State| busy.states_ns[state as usize];
+        let runs = (of(State::Run) + of(State::Rdy)) * 2 >= busy.wall_ns;
+        let much = cores >= MUCH_CPU || (cores >= SOME_CPU && runs);
+        let share = hottest.own.share(Metric::Cpu, total);
+        let stands_out = share >= STANDS_OUT && hottest.own.cpu_hits >= HITS_NEEDED;
+        if !much || !stands_out || hottest.role == Role::Marker {
+            return None;
+        }
+        let location = hottest.location(Metric::Cpu);
+        let mut text =
+            format!("{:.0} % of the CPU time is in {}", share * 100.0, self.function(location));
+        if let Some(entry) = hottest.entry(Metric::Cpu) {
+            text.push_str(&format!(", calling {}", self.function(entry)));
+        }
+        let node = (0..projection.node_count())
+            .filter(|node| projection.name(*node).function == location.function)
+            .max_by_key(|node| projection.value(*node, Metric::Cpu));
+        Some(Finding { lost_ns: hottest.own.cpu_ns, node, ..Finding::new(Kind::Function, text) })
+    }
+
+    /// Says which thread runs all the time, and in what.
+    fn whole_core(&self) -> Option<Finding> {
+        let busiest = self.projection.busiest.as_ref()?;
+        let elapsed = self.projection.elapsed();
+        let whole = busiest.cpu_ns as f64 >= elapsed as f64 * WHOLE_CORE;
+        if !whole || elapsed < WHOLE_CORE_FOR {
+            return None;
+        }
+        let alone = busiest.alone_in.filter(|(_, ns)| *ns * 2 >= busiest.cpu_ns);
+        let mut functions = Vec::new();
+        if let Some((node, _)) = alone {
+            let mut at = Some(node);
+            while let Some(node) = at {
+                if self.projection.role(node) == Role::App && functions.len() < 3 {
+                    functions.insert(0, self.function(self.projection.name(node)));
+                }
+                at = self.projection.parent(node);
+            }
+        }
+        let text = format!("{} alone uses a whole core", busiest.name);
+        let more = More { before: "in".into(), functions, ..More::default() };
+        Some(Finding {
+            lost_ns: busiest.cpu_ns,
+            node: alone.map(|(node, _)| node),
+            more: Some(more).filter(|more| !more.functions.is_empty()),
+            ..Finding::new(Kind::Thread, text)
+        })
+    }
+
+    /// Says that a collector takes much of the CPU time, or stops the threads for much of theirs.
+    fn collector(&self) -> Option<Finding> {
+        let projection = self.projection;
+        let mut all = projection.total;
+        projection.hidden.parts().into_iter().for_each(|part| all.add(part));
+        let collectors = projection.collectors_cpu_ns;
+        let share = collectors as f64 / all.cpu_ns.max(1) as f64;
+        let cores = collectors as f64 / projection.elapsed().max(1) as f64;
+        let stopped = projection.busy.memory.stopped_ns;
+        let much = share >= MUCH_COLLECTION || self.share(stopped) >= MUCH_STOPPED;
+        if !much || cores < COLLECTOR_CORES {
+            return None;
+        }
+        let text = format!(
+            "garbage collection takes {:.0} % of the CPU time, and stops threads for {}",
+            share * 100.0,
+            self.of_busy(stopped)
+        );
+        let lost_ns = collectors + stopped;
+        Some(Finding { lost_ns, ..Finding::new(Kind::Collector, text) })
+    }
+
+    fn page_faults(&self) -> Option<Finding> {
+        let ns = self.projection.busy.memory.page_faults_ns;
+        let threads = ns as f64 / self.projection.elapsed().max(1) as f64;
+        let much = self.share(ns) >= MANY_FAULTS && threads >= SOME_CPU;
+        let text = format!("page faults take {}", self.of_busy(ns));
+        much.then(|| Finding { lost_ns: ns, ..Finding::new(Kind::PageFaults, text) })
+    }
+}

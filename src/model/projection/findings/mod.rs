@@ -1,0 +1,239 @@
+//! The sentences above the rows: what costs the program most time, and what is wrong with the
+//! measurement. Each states figures of the projection. The one with most lost thread time is first.
+
+mod cpu;
+mod measurement;
+mod waits;
+
+use super::Projection;
+use super::waits::{Asked, WaitsFor};
+use crate::model::facts::snapshot::Snapshot;
+use crate::model::facts::tables::Location;
+use crate::model::vocabulary::frame::{Ns, SECOND};
+
+/// Maximum sentences.
+const MAX: usize = 3;
+
+/// What a sentence is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum About {
+    /// The program.
+    Target,
+    /// All threads that pass the filters wait for work.
+    Idle,
+    /// The measurement: figures may be wrong, or less precise than was asked for.
+    Harm,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    Deadlock,
+    /// Threads wait for a lock.
+    Lock,
+    /// Threads wait in one function, by one call.
+    Wait,
+    /// One thread waits long.
+    LongWait,
+    /// Threads wait for the allocator's locks.
+    Allocator,
+    /// Threads want more cores than there are, or than the CPU quota allows.
+    Cores,
+    /// One function uses most of the CPU time.
+    Function,
+    /// One thread uses a whole core.
+    Thread,
+    Collector,
+    PageFaults,
+    /// Nothing stands out, or there is nothing to see.
+    Nothing,
+    /// The measurement itself.
+    Measurement,
+}
+
+impl Kind {
+    /// Returns the word in json.
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Deadlock => "deadlock",
+            Kind::Lock => "lock",
+            Kind::Wait => "wait",
+            Kind::LongWait => "long wait",
+            Kind::Allocator => "allocator",
+            Kind::Cores => "cores",
+            Kind::Function => "function",
+            Kind::Thread => "thread",
+            Kind::Collector => "collector",
+            Kind::PageFaults => "page faults",
+            Kind::Nothing => "nothing",
+            Kind::Measurement => "measurement",
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finding {
+    pub kind: Kind,
+    pub about: About,
+    pub text: String,
+    /// How the sentence goes on.
+    pub more: Option<More>,
+    /// Thread time that was lost to it in the range, ns.
+    pub lost_ns: u64,
+    /// The node that it is about.
+    pub node: Option<u32>,
+}
+
+/// The second part of a sentence: a place, of which outer functions are left out where there is no
+/// room.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct More {
+    /// `held by timer-1 in`.
+    pub before: String,
+    /// Functions, outermost first.
+    pub functions: Vec<String>,
+    /// What the innermost one calls, or what its thread does.
+    pub after: String,
+}
+
+impl More {
+    /// Returns it without its `left_out` outermost functions.
+    fn without(&self, left_out: usize) -> String {
+        let functions = self.functions.iter().skip(left_out).cloned().collect::<Vec<_>>();
+        let parts = [self.before.clone(), functions.join(" > "), self.after.clone()];
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Returns it as text of at most `cells` characters, if leaving out functions suffices.
+    pub fn text(&self, cells: usize) -> String {
+        let fits = |text: &String| text.chars().count() <= cells;
+        let last = self.functions.len().saturating_sub(1);
+        (0..last).map(|n| self.without(n)).find(fits).unwrap_or_else(|| self.without(last))
+    }
+}
+
+impl Finding {
+    pub fn new(kind: Kind, text: String) -> Finding {
+        Finding { kind, about: About::Target, text, more: None, lost_ns: 0, node: None }
+    }
+
+    /// Returns one about the measurement.
+    pub fn harm(text: String) -> Finding {
+        Finding { about: About::Harm, ..Finding::new(Kind::Measurement, text) }
+    }
+
+    /// Returns the whole sentence.
+    pub fn sentence(&self) -> String {
+        match &self.more {
+            None => self.text.clone(),
+            Some(more) => format!("{}, {}", self.text, more.without(0)),
+        }
+    }
+}
+
+/// How functions and classes are written in a sentence.
+#[derive(Clone, Copy)]
+pub struct Wording<'a> {
+    pub function: &'a dyn Fn(&Location) -> String,
+    pub class: fn(&str) -> &str,
+}
+
+impl Wording<'_> {
+    /// Writes whole names.
+    pub const WHOLE: Wording<'static> =
+        Wording { function: &|location| location.function.to_string(), class: |class| class };
+}
+
+/// What the sentences are made of.
+struct Evidence<'a> {
+    snapshot: &'a Snapshot,
+    projection: &'a Projection,
+    /// What a wait is for, where it was looked up.
+    answer: &'a dyn Fn(&Asked) -> Option<WaitsFor>,
+    wording: Wording<'a>,
+}
+
+impl Evidence<'_> {
+    fn function(&self, location: &Location) -> String {
+        (self.wording.function)(location)
+    }
+
+    fn functions<'b>(&self, place: impl IntoIterator<Item = &'b Location>) -> Vec<String> {
+        place.into_iter().map(|location| self.function(location)).collect()
+    }
+
+    /// Returns the share of the busy time, 0..=1.
+    fn share(&self, ns: u64) -> f64 {
+        (ns as f64 / self.projection.busy.total.wall_ns.max(1) as f64).min(1.0)
+    }
+
+    /// Formats the share: `84 % of busy time`.
+    fn of_busy(&self, ns: u64) -> String {
+        format!("{:.0} % of busy time", self.share(ns) * 100.0)
+    }
+}
+
+/// Returns at most three sentences, the most important first. `interval`: that was asked for.
+/// `answer`: what a wait is for, where it was looked up.
+pub fn findings(
+    snapshot: &Snapshot,
+    projection: &Projection,
+    interval: Ns,
+    answer: &dyn Fn(&Asked) -> Option<WaitsFor>,
+    wording: Wording<'_>,
+) -> Vec<Finding> {
+    if snapshot.session.is_foreign() {
+        let text = "samples of another tool".into();
+        return vec![Finding::new(Kind::Measurement, text)];
+    }
+    let evidence = Evidence { snapshot, projection, answer, wording };
+    let mut found: Vec<Finding> = evidence.deadlock().into_iter().collect();
+    let harm = measurement::harm(&snapshot.health);
+    if let Some((text, true)) = &harm {
+        found.push(Finding::harm(text.clone()));
+    }
+    if let Some(idle) = measurement::idle(projection) {
+        found.extend(harm.filter(|(_, grave)| !grave).map(|(text, _)| Finding::harm(text)));
+        found.push(idle);
+        found.truncate(MAX);
+        return found;
+    }
+    let naming = evidence.is_naming();
+    let mut causes: Vec<Finding> = evidence.cpu(!naming);
+    causes.extend(evidence.waiting());
+    causes.sort_by_key(|finding| std::cmp::Reverse(finding.lost_ns));
+    found.extend(causes);
+    found.extend(harm.filter(|(_, grave)| !grave).map(|(text, _)| Finding::harm(text)));
+    if found.is_empty() {
+        let last = (evidence.longest_wait())
+            .or_else(|| measurement::coarse(&snapshot.health, interval).map(Finding::harm))
+            .or_else(|| measurement::quiet(snapshot, projection))
+            .or_else(|| naming.then(|| Finding::new(Kind::Measurement, "naming ...".into())));
+        found.extend(last);
+    }
+    found.truncate(MAX);
+    found
+}
+
+/// Formats a duration: `12 ms`, `2.4 s`, `31 s`, `5 min`, `3 h`.
+fn short_span(ns: Ns) -> String {
+    match ns / SECOND {
+        0 => format!("{} ms", ns / 1_000_000),
+        1..10 => format!("{:.1} s", ns as f64 / 1e9),
+        10..60 => format!("{} s", ns / SECOND),
+        60..3600 => format!("{} min", ns / SECOND / 60),
+        _ => format!("{} h", ns / SECOND / 3600),
+    }
+}
+
+/// Returns the waits that the sentences are about, to be asked for.
+pub fn asked(snapshot: &Snapshot, projection: &Projection) -> Vec<Asked> {
+    let waits = projection.busy.waits.iter().flat_map(|wait| &wait.now).copied();
+    let others = [projection.now.convoy.map(|convoy| convoy.longest), projection.now.longest_wait];
+    let mut asked: Vec<Asked> = Vec::new();
+    for key in waits.chain(others.into_iter().flatten()) {
+        let thread = snapshot.threads.iter().find(|thread| thread.thread == key);
+        let wait = thread.and_then(|thread| Asked::of(snapshot, thread));
+        asked.extend(wait.filter(|wait| !asked.contains(wait)));
+    }
+    asked
+}

@@ -1,0 +1,299 @@
+//! Sentences about waits: deadlocks, locks, and calls in which many threads wait.
+
+use super::{Evidence, Finding, Kind, More, short_span};
+use crate::model::facts::snapshot::ThreadNow;
+use crate::model::facts::tables::{Holder, Location};
+use crate::model::projection::locks::noun;
+use crate::model::projection::waits::{Asked, Facts, WaitsFor, describe};
+use crate::model::projection::{CommonWait, Lock, Stuck};
+use crate::model::vocabulary::blocker::BlockerKind;
+use crate::model::vocabulary::frame::{Ns, SECOND};
+use crate::model::vocabulary::state::State;
+
+/// A wait of this duration is worth a sentence.
+const LONG: Ns = SECOND;
+/// From this share of the busy time on, waits for one lock are worth a sentence, if one of them is
+/// this long.
+const MUCH_WAITED: f64 = 0.1;
+const LONG_FOR_LOCK: Ns = SECOND / 20;
+/// From this share of the busy time on, waits in one function are worth a sentence, if one of them
+/// is as long as for a lock, or if they wait for a disk; and if this many threads waited on
+/// average.
+const MUCH_IN_ONE_PLACE: f64 = 0.25;
+const WAITING_THREADS: f64 = 0.1;
+
+impl Evidence<'_> {
+    /// Says which threads wait for each other, and where.
+    pub(super) fn deadlock(&self) -> Option<Finding> {
+        let stuck = self.projection.deadlocks.iter().find(|stuck| !stuck.is_empty())?;
+        let (last, others) = stuck.split_last()?;
+        let (last, others): (_, Vec<&str>) =
+            (&last.name, others.iter().map(|stuck| &*stuck.name).collect());
+        let text = match others.len() {
+            0 => format!("deadlock: {last} waits for what it holds itself"),
+            1..=3 => format!("deadlock: {} and {last} wait for each other", others.join(", ")),
+            n => format!("deadlock: {last} and {n} more threads wait for each other"),
+        };
+        let place = |stuck: &Stuck| {
+            let function = stuck.place.last()?;
+            Some(format!("{} in {}", stuck.name, self.function(function)))
+        };
+        let before = stuck.iter().filter_map(place).collect::<Vec<_>>().join(", ");
+        let more = Some(More { before, ..More::default() }).filter(|more| !more.before.is_empty());
+        let node = stuck
+            .iter()
+            .find_map(|stuck| self.projection.node_of(stuck.thread, stuck.place.last()?));
+        Some(Finding { more, node, lost_ns: u64::MAX, ..Finding::new(Kind::Deadlock, text) })
+    }
+
+    /// Returns what waits say. Time waited for the lock that is named is no wait in one place, too.
+    pub(super) fn waiting(&self) -> Vec<Finding> {
+        let allocator = self.allocator();
+        let lock = self.lock();
+        let by_lock = lock.is_some();
+        let mut found: Vec<Finding> = lock.into_iter().chain(allocator).collect();
+        let convoy = self.convoy().filter(|_| found.is_empty());
+        let by_address = convoy.is_some();
+        let is_told = |wait: &&CommonWait| {
+            let is_lock = wait.state == State::Lock;
+            (by_lock && wait.locked_ns * 2 >= wait.waited_ns)
+                || (is_lock && by_address)
+                || (is_lock && found.iter().any(|finding| finding.kind == Kind::Allocator))
+        };
+        let waits: Vec<Finding> = (self.projection.busy.waits.iter())
+            .filter(|wait| !is_told(wait))
+            .filter_map(|wait| self.common_wait(wait))
+            .collect();
+        found.extend(convoy);
+        found.extend(waits);
+        found
+    }
+
+    /// Says which lock threads wait for, for much of their time, and who holds it where.
+    fn lock(&self) -> Option<Finding> {
+        let projection = self.projection;
+        let lock = projection.locks.iter().find(|lock| lock.main_holder().is_some())?;
+        let long = lock.longest_ns >= LONG_FOR_LOCK && lock.waited_ns >= LONG_FOR_LOCK;
+        if self.share(lock.waited_ns) < MUCH_WAITED || !long {
+            return None;
+        }
+        // Of short waits not every lock is read: those in the same place wait for it, too.
+        let here = |wait: &&CommonWait| {
+            wait.state == State::Lock
+                && lock.waiting_in.iter().any(|(place, _)| *place == wait.place)
+        };
+        let waits = projection.busy.waits.iter().filter(here);
+        let waited_ns = waits.map(|wait| wait.waited_ns).sum::<u64>().max(lock.waited_ns);
+        let (s, verb) = if lock.threads == 1 { ("", "waits") } else { ("s", "wait") };
+        let text = format!(
+            "{} thread{s} {verb} for {}: {}, up to {}",
+            lock.threads,
+            self.lock_noun(lock),
+            self.of_busy(waited_ns),
+            short_span(lock.longest_ns)
+        );
+        let held = lock.main_holder()?;
+        let mut before = match &*held.name {
+            "" => format!("held by {}", foreign(held.holder)),
+            name => format!("held by {name}"),
+        };
+        if lock.holder_count > 1 {
+            before.push_str(&format!(" and {} more", lock.holder_count - 1));
+        }
+        let functions = self.functions(held.place.iter().map(|location| &**location));
+        if !functions.is_empty() {
+            before.push_str(" in");
+        }
+        let more = Some(More { before, functions, ..More::default() });
+        let of_holder = match (held.holder, held.place.last()) {
+            (Holder::Thread { thread, .. }, Some(function)) => projection.node_of(thread, function),
+            _ => None,
+        };
+        let node = of_holder.or_else(|| {
+            let place = lock.waiting_in.first().and_then(|(place, _)| place.last())?;
+            projection.node_of(lock.longest_thread, place)
+        });
+        Some(Finding { more, node, lost_ns: waited_ns, ..Finding::new(Kind::Lock, text) })
+    }
+
+    /// Returns what threads wait for: `the monitor of TaxTable`, `one mutex`.
+    fn lock_noun(&self, lock: &Lock) -> String {
+        let class = lock.class.as_deref().map(self.wording.class);
+        let noun = noun(lock.kind, class);
+        match (lock.kind, class) {
+            (BlockerKind::ThreadEnd, _) => "a thread's end".into(),
+            (BlockerKind::OwnedLock | BlockerKind::Parked, Some(_)) => noun,
+            (_, Some(_)) => format!("the {noun}"),
+            (_, None) => format!("one {noun}"),
+        }
+    }
+
+    /// Says that threads wait for the allocator's locks.
+    fn allocator(&self) -> Option<Finding> {
+        let memory = &self.projection.busy.memory;
+        if self.share(memory.allocator_ns) < MUCH_WAITED || memory.allocator_threads < 2 {
+            return None;
+        }
+        let text = format!(
+            "{} threads wait for the allocator's locks: {}",
+            memory.allocator_threads,
+            self.of_busy(memory.allocator_ns)
+        );
+        let wait = self.projection.busy.waits.iter().find(|wait| wait.state == State::Lock);
+        Some(Finding {
+            lost_ns: memory.allocator_ns,
+            more: wait.and_then(|wait| self.place(wait)),
+            node: wait.and_then(|wait| wait.node),
+            ..Finding::new(Kind::Allocator, text)
+        })
+    }
+
+    /// Says how many threads wait for one lock whose holder is not known.
+    fn convoy(&self) -> Option<Finding> {
+        let now = &self.projection.now;
+        let convoy = now.convoy?;
+        let thread = self.snapshot.threads.iter().find(|now| now.thread == convoy.longest)?;
+        // Of other locks the address says nothing.
+        let is_lock = |waits: &WaitsFor| ["mutex", "rwlock", "lock"].contains(&waits.what);
+        let lock = self.waits_for(thread).filter(is_lock)?;
+        let text =
+            format!("{} of {} busy threads wait for one {lock}", convoy.threads, now.busy_count());
+        let waits = &self.projection.busy.waits;
+        let wait = waits.iter().find(|wait| wait.state == State::Lock);
+        let lost_ns = wait.map_or(self.projection.elapsed(), |wait| wait.waited_ns);
+        Some(Finding {
+            lost_ns,
+            more: wait.and_then(|wait| self.place(wait)),
+            node: wait.and_then(|wait| wait.node),
+            ..Finding::new(Kind::Lock, text)
+        })
+    }
+
+    /// Says in what function threads wait, for what, and how long.
+    fn common_wait(&self, wait: &CommonWait) -> Option<Finding> {
+        let long = wait.longest_ns >= LONG_FOR_LOCK || wait.state == State::Disk;
+        let threads = wait.waited_ns as f64 / self.projection.elapsed().max(1) as f64;
+        let much = self.share(wait.waited_ns) >= MUCH_IN_ONE_PLACE && threads >= WAITING_THREADS;
+        if !long || !much {
+            return None;
+        }
+        let (who, is_one) = self.who(wait);
+        let verb = match (wait.state, is_one) {
+            (State::Sleep, true) => "sleeps",
+            (State::Sleep, false) => "sleep",
+            (_, true) => "waits",
+            (_, false) => "wait",
+        };
+        let text = format!(
+            "{who} {verb}{}: {}, up to {}",
+            self.what(wait),
+            self.of_busy(wait.waited_ns),
+            short_span(wait.longest_ns)
+        );
+        Some(Finding {
+            lost_ns: wait.waited_ns,
+            more: self.place(wait),
+            node: wait.node,
+            ..Finding::new(Kind::Wait, text)
+        })
+    }
+
+    /// Returns who waits, and whether that is one thread: `all 12 worker- threads`.
+    fn who(&self, wait: &CommonWait) -> (String, bool) {
+        let groups = &self.projection.groups;
+        let group = wait.group.and_then(|group| groups.get(group as usize));
+        match (wait.threads, group) {
+            (0 | 1, _) => (wait.name.to_string(), true),
+            (n, Some(group)) if n as usize == group.threads.len() => {
+                (format!("all {n} {} threads", group.name), false)
+            }
+            (n, Some(group)) => (format!("{n} {} threads", group.name), false),
+            (n, None) => (format!("{n} threads"), false),
+        }
+    }
+
+    /// Returns what is waited for, with a blank before it; empty if that is not known.
+    fn what(&self, wait: &CommonWait) -> String {
+        // That they are parked, or at which address, says nothing.
+        let is_known = |waits: &WaitsFor| {
+            !["futex", "park", "wait", "sleep"].contains(&waits.what)
+                && (wait.threads < 2 || !waits.what.starts_with("wait"))
+        };
+        let threads = self.snapshot.threads.iter().filter(|now| wait.now.contains(&now.thread));
+        let mut all: Vec<WaitsFor> =
+            threads.filter_map(|thread| self.waits_for(thread)).filter(is_known).collect();
+        // What only some threads have looked up is not known of the others.
+        all.sort_by_key(|waits| (waits.object.is_empty(), waits.clone()));
+        let others = all.iter().any(|waits| waits.object != all[0].object);
+        let others = if others { " and others" } else { "" };
+        match (wait.state, all.into_iter().next()) {
+            (State::Sleep, _) => String::new(),
+            (State::Lock, Some(lock)) if others.is_empty() => format!(" for one {lock}"),
+            (State::Lock, _) => " for a lock".into(),
+            (_, Some(WaitsFor { what, object, .. })) if !object.is_empty() => {
+                format!(" for {}{others} ({what})", object.trim_start_matches("-> "))
+            }
+            (State::Disk, None) => " for a disk".into(),
+            (_, Some(WaitsFor { what, .. })) => format!(" in {what}"),
+            (_, None) if is_child(wait) => " for child processes".into(),
+            (_, None) => match &wait.by {
+                Some(by) => format!(" in {}", self.function(by)),
+                None => String::new(),
+            },
+        }
+    }
+
+    /// Returns in what functions threads wait, with the call that waits.
+    fn place(&self, wait: &CommonWait) -> Option<More> {
+        let functions = self.functions(wait.place.iter().map(|location| &**location));
+        let by = wait.by.as_ref().filter(|by| {
+            // A stack without a function of the user is named by its library.
+            wait.place.last().is_some_and(|last| last.function != by.function)
+        });
+        let after = by.map_or(String::new(), |by| format!("> {}", self.function(by)));
+        (!functions.is_empty()).then(|| More { before: "in".into(), functions, after })
+    }
+
+    /// Returns what a thread waits for, as far as that is known.
+    fn waits_for(&self, thread: &ThreadNow) -> Option<WaitsFor> {
+        let asked = Asked::of(self.snapshot, thread)?;
+        (self.answer)(&asked).or_else(|| describe(&asked, &Facts::default()))
+    }
+
+    /// Says who waits longest, where, and for what.
+    pub(super) fn longest_wait(&self) -> Option<Finding> {
+        let key = self.projection.now.longest_wait?;
+        let thread = self.snapshot.threads.iter().find(|thread| thread.thread == key)?;
+        let waited = self.snapshot.at.saturating_sub(thread.since);
+        if waited < LONG {
+            return None;
+        }
+        let state = thread.state.resolve(self.snapshot.tables.futex_kind(thread.stack));
+        let what = match self.waits_for(thread) {
+            Some(waits) if waits.what != "futex" => waits.to_string(),
+            _ => state.word().to_owned(),
+        };
+        let name = self.snapshot.tables.name(thread.name);
+        let duration = match waited / SECOND {
+            seconds @ 0..60 => format!("{seconds} s"),
+            _ => short_span(waited),
+        };
+        let text = format!("{name} waits {duration}: {what}");
+        Some(Finding { lost_ns: waited, ..Finding::new(Kind::LongWait, text) })
+    }
+}
+
+/// Returns whether threads wait for processes that they started.
+fn is_child(wait: &CommonWait) -> bool {
+    let calls = ["wait", "wait3", "wait4", "waitpid", "waitid"];
+    let plain = |by: &Location| calls.contains(&by.function.trim_start_matches('_'));
+    wait.by.as_deref().is_some_and(plain)
+}
+
+/// Returns who holds a lock, of a process that is not watched.
+fn foreign(holder: Holder) -> String {
+    match holder {
+        Holder::Foreign { pid, .. } => format!("process {pid}"),
+        _ => "another thread".into(),
+    }
+}

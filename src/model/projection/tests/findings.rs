@@ -1,0 +1,204 @@
+//! The sentences above the rows: when each is said, and when not.
+
+use super::*;
+use crate::model::projection::settings::Level;
+use crate::model::vocabulary::frame::SECOND;
+use crate::model::vocabulary::host_load::HostLoad;
+
+const MS: u64 = SECOND / 1000;
+
+fn mine() -> Settings {
+    Settings { level: Level::Mine, ..Settings::default() }
+}
+
+fn found(world: &mut World) -> Vec<Finding> {
+    let snapshot = world.snapshot();
+    let projection = world.project_with(&mut Projector::default(), &snapshot, &mine());
+    findings(&snapshot, &projection, 10_000_000, &|_| None, Wording::WHOLE)
+}
+
+fn says(world: &mut World) -> Vec<String> {
+    found(world).iter().map(Finding::sentence).collect()
+}
+
+/// Adds a wait of one thread: its whole time is one unbroken wait.
+fn waits(world: &mut World, thread: &str, stack: &str, state: State, ms: u64) {
+    world.fact(thread, stack, state, ms * MS).longest_ns = ms * MS;
+}
+
+const READS: &str = "start;serve;price;ask;libc.so.6!recv";
+
+#[test]
+fn threads_that_wait_in_one_place_are_counted_and_named() {
+    let mut world = World::new();
+    for nth in 0..3 {
+        waits(&mut world, &format!("http-{nth}"), READS, State::Io, 100);
+    }
+    let all = "all 3 http- threads wait in recv: 100 % of busy time, up to 100 ms, \
+               in serve > price > ask > recv";
+    assert_eq!(says(&mut world), [all]);
+    // One of the group does something else: not all of them wait there.
+    waits(&mut world, "http-3", "start;serve;sleep_long;libc.so.6!nanosleep", State::Sleep, 10);
+    assert!(says(&mut world)[0].starts_with("3 http- threads wait in recv: 97 % of"));
+    // One thread has a name.
+    let mut world = World::new();
+    waits(&mut world, "http-1", READS, State::Io, 100);
+    assert!(says(&mut world)[0].starts_with("http-1 waits in recv: 100 %"));
+}
+
+#[test]
+fn a_wait_in_one_place_needs_a_share_and_one_that_is_long() {
+    for (ms, others, said) in [(50, 150, true), (49, 10, false), (50, 151, false)] {
+        let mut world = World::new();
+        waits(&mut world, "http-1", READS, State::Io, ms);
+        for nth in 0..others / 10 {
+            let stack = format!("start;serve;other_{nth};libc.so.6!recv");
+            waits(&mut world, "http-2", &stack, State::Io, 10);
+        }
+        world.fact("http-3", "start;serve;rest", State::Io, others % 10 * MS);
+        assert_eq!(!says(&mut world).is_empty(), said, "{ms} {others}");
+    }
+    // A disk is no place where short waits are harmless.
+    let mut world = World::new();
+    waits(&mut world, "store-1", "start;commit;libc.so.6!fsync", State::Disk, 49);
+    let disk =
+        "store-1 waits for a disk: 100 % of busy time, up to 49 ms, in start > commit > fsync";
+    assert_eq!(says(&mut world), [disk]);
+}
+
+#[test]
+fn idle_threads_that_are_shown_are_not_counted() {
+    let mut world = World::new();
+    waits(&mut world, "http-1", READS, State::Io, 100);
+    let idle = "start;loop;libc.so.6!epoll_wait";
+    (0..9).for_each(|nth| waits(&mut world, &format!("pool-{nth}"), idle, State::Poll, 900));
+    let hidden = says(&mut world);
+    let snapshot = world.snapshot();
+    let settings = Settings { idle: true, ..mine() };
+    let projection = world.project_with(&mut Projector::default(), &snapshot, &settings);
+    let shown = findings(&snapshot, &projection, 10_000_000, &|_| None, Wording::WHOLE);
+    assert_eq!(shown.iter().map(Finding::sentence).collect::<Vec<_>>(), hidden);
+}
+
+#[test]
+fn a_library_is_named_by_its_outermost_function() {
+    let mut world = World::new();
+    let pooled = "start;serve;hyper::service::call;mio::pool::get;mio::queue::take;\
+                  std::sync::mpsc::recv;libc.so.6!syscall";
+    waits(&mut world, "page-1", pooled, State::Wait, 100);
+    waits(&mut world, "page-2", pooled, State::Wait, 100);
+    let all = "all 2 page- threads wait in mio::pool::get: 100 % of busy time, up to 100 ms, \
+               in start > serve > mio::pool::get";
+    assert_eq!(says(&mut world), [all]);
+}
+
+#[test]
+fn children_and_sleeps_are_waits_of_their_own_words() {
+    for (stack, state, expected) in [
+        ("start;convert;libc.so.6!wait4", State::Wait, "waits for child processes:"),
+        ("start;retry;libc.so.6!nanosleep", State::Sleep, "sleeps:"),
+        ("start;touch;std::mutex::lock", State::Lock, "waits for a lock:"),
+    ] {
+        let mut world = World::new();
+        waits(&mut world, "w", stack, state, 100);
+        let says = says(&mut world);
+        assert!(says[0].starts_with(&format!("w {expected}")), "{says:?}");
+    }
+}
+
+#[test]
+fn locks_of_the_allocator_are_told_apart() {
+    for (other, said) in [(180, true), (181, false)] {
+        let mut world = World::new();
+        for thread in ["index-1", "index-2"] {
+            let stack = "start;index;postings;libc.so.6!malloc;libc.so.6!__lll_lock_wait_private";
+            waits(&mut world, thread, stack, State::Lock, 10);
+        }
+        waits(&mut world, "index-1", "start;index;write", State::Io, other);
+        let says = says(&mut world);
+        let found = says.iter().any(|s| s.starts_with("2 threads wait for the allocator's locks"));
+        assert_eq!(found, said, "{other}: {says:?}");
+    }
+}
+
+#[test]
+fn the_thread_that_runs_all_the_time_is_named_with_its_function() {
+    let elapsed = 10 * SECOND;
+    for (ms, said) in [(9_000, true), (8_999, false)] {
+        let mut world = World::new();
+        world.fact("session-17", "start;session;parse;find", State::Run, ms * MS).cpu_hits = 10;
+        for nth in 0..20 {
+            let name = format!("session-{}", 100 + nth);
+            world.fact(&name, "start;session;reply", State::Run, 600 * MS).cpu_hits = 10;
+        }
+        let snapshot = world.snapshot();
+        let mut projection = world.project_with(&mut Projector::default(), &snapshot, &mine());
+        (projection.from, projection.till) = (0, elapsed);
+        let found = findings(&snapshot, &projection, 10_000_000, &|_| None, Wording::WHOLE);
+        let sentences: Vec<String> = found.iter().map(Finding::sentence).collect();
+        let expected = "session-17 alone uses a whole core, in session > parse > find";
+        assert_eq!(sentences.iter().any(|text| text == expected), said, "{ms}: {sentences:?}");
+    }
+}
+
+#[test]
+fn page_faults_are_told_from_a_fifth_of_the_busy_time_on() {
+    for (faults, said) in [(20, true), (19, false)] {
+        let mut world = World::new();
+        let stack = "main;fill;vmlinux!asm_exc_page_fault;vmlinux!handle_mm_fault";
+        world.fact("w", stack, State::Run, faults);
+        world.fact("w", "main;fill", State::Run, 100 - faults);
+        let says = says(&mut world);
+        let found = says.iter().any(|text| text == "page faults take 20 % of busy time");
+        assert_eq!(found, said, "{faults}: {says:?}");
+    }
+}
+
+#[test]
+fn a_quota_that_stops_the_process_is_told() {
+    for (throttled_percent, said) in [(10.0, true), (9.9, false)] {
+        let mut world = World::new();
+        world.fact("w", "main", State::Run, 40);
+        let mut snapshot = world.snapshot();
+        snapshot.health.host = Some(HostLoad { throttled_percent, ..HostLoad::default() });
+        let projection = world.project_with(&mut Projector::default(), &snapshot, &mine());
+        let found = findings(&snapshot, &projection, 10_000_000, &|_| None, Wording::WHOLE);
+        let quota = "the CPU quota stops the process in 10 % of its periods, 0.4 of 1 are used";
+        assert_eq!(found.iter().any(|found| found.text == quota), said, "{throttled_percent}");
+    }
+}
+
+#[test]
+fn the_sentence_with_most_lost_time_is_first_and_there_are_three_at_most() {
+    let mut world = World::new();
+    for (nth, ms) in [(0, 60), (1, 80), (2, 70), (3, 65)] {
+        let stack = format!("start;serve;ask_{nth};libc.so.6!recv");
+        waits(&mut world, &format!("http-{nth}"), &stack, State::Io, ms);
+    }
+    let who: Vec<String> = says(&mut world).iter().map(|text| text[..6].to_owned()).collect();
+    assert_eq!(who, ["http-1", "http-2"], "the others have less than a quarter");
+    let mut world = World::new();
+    let quarter = |world: &mut World, nth: u64| {
+        let stack = format!("start;serve;ask_{nth};libc.so.6!recv");
+        waits(world, &format!("http-{nth}"), &stack, State::Io, 100);
+    };
+    (0..4).for_each(|nth| quarter(&mut world, nth));
+    assert_eq!(says(&mut world).len(), 3);
+}
+
+#[test]
+fn outer_functions_give_way() {
+    let more = More {
+        before: "held by timer in".into(),
+        functions: ["Rules.reload", "Rules.fetch", "Net.read"].map(String::from).into(),
+        after: "> recv".into(),
+    };
+    for (cells, expected) in [
+        (61, "held by timer in Rules.reload > Rules.fetch > Net.read > recv"),
+        (60, "held by timer in Rules.fetch > Net.read > recv"),
+        (45, "held by timer in Net.read > recv"),
+        (1, "held by timer in Net.read > recv"),
+    ] {
+        assert_eq!(more.text(cells), expected, "{cells}");
+    }
+}
