@@ -370,6 +370,7 @@ fn a_sentence_leads_to_its_row() {
     assert!(!live.screen().contains("Connection::receive :310"), "{}", live.screen());
     assert!(live.press("!").selected().contains("recv"), "{}", live.screen());
     assert!(live.press("!").selected().contains("mutex::lock"), "{}", live.screen());
+    assert!(live.press("!").selected().contains("Pricing::round"), "{}", live.screen());
     assert!(live.press("!").selected().contains("recv"), "the first one again");
     // From the table of functions it goes to the tree.
     assert!(live.press("2!").selected().contains("mutex::lock"), "{}", live.screen());
