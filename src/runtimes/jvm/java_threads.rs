@@ -132,11 +132,18 @@ impl<M: ReadMemory> Jvm<M> {
         match self.layout.threads.list {
             ThreadList::Linked { first, next } => {
                 let mut threads = Vec::new();
-                let mut thread = word(first);
+                let (mut thread, mut before) = (word(first), 0);
                 while thread != 0
                     && thread.is_multiple_of(8)
                     && (threads.len() as u64) < THREADS_MAX
                 {
+                    // A list that leads back to a thread of its own never ends (Brent).
+                    if thread == before {
+                        break;
+                    }
+                    if threads.len().is_power_of_two() {
+                        before = thread;
+                    }
                     threads.push(thread);
                     thread = word(thread.wrapping_add(next));
                 }
