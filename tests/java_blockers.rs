@@ -2,15 +2,21 @@
 //! knows objects, classes and owners of locks; the program's own names say who else is waited for.
 
 mod common;
+#[path = "java_recorded/recording.rs"]
+mod recording;
+#[path = "java_recorded/waits.rs"]
+mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
-use std::sync::Arc;
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use common::java::{EVERY_JDK, Jdk, Jvm as Running, can_test, output};
 use common::wait_until_all_sleep;
+use recording::{PIECE, Piece, Pieces};
 use regex::Regex;
 use sampletop::model::vocabulary::blocker::{BlockerKind, RawBlocker, RawHolder};
 use sampletop::model::vocabulary::frame::Ns;
@@ -20,6 +26,7 @@ use sampletop::process::threads::{Doing, Tasks};
 use sampletop::runtimes::frame_and_thread_names::Names;
 use sampletop::runtimes::jvm::{self, Jvm};
 use sampletop::unwinder::Generated;
+use waits::{PID, Thread, Wait, Waits};
 
 /// Threads of each kind.
 const COPIES: usize = 2;
@@ -129,19 +136,37 @@ fn shown(class: &str) -> String {
     }
 }
 
-/// Counts the calls that read memory.
+/// Counts the calls that read memory, and records what is read.
 #[derive(Clone)]
-struct Counted(Arc<Memory>, Arc<AtomicU32>);
+struct Counted(Arc<Memory>, Arc<AtomicU32>, Option<Arc<Mutex<BTreeMap<u64, Piece>>>>);
+
+impl Counted {
+    /// Keeps the words that were read. What stands between them is of no use, and packs badly.
+    fn keep(&self, address: u64, length: usize) {
+        let Some(pieces) = &self.2 else { return };
+        let mut pieces = pieces.lock().expect("no panic");
+        for at in (address & !7..address + length as u64).step_by(8) {
+            if let Some(word) = self.0.read_u64(at) {
+                let piece = pieces.entry(at - at % PIECE).or_insert([0; PIECE as usize]);
+                piece[(at % PIECE) as usize..][..8].copy_from_slice(&word.to_le_bytes());
+            }
+        }
+    }
+}
 
 impl ReadMemory for Counted {
     fn read(&self, address: u64, buf: &mut [u8]) -> usize {
         self.1.fetch_add(1, Ordering::Relaxed);
-        self.0.read(address, buf)
+        let read = self.0.read(address, buf);
+        self.keep(address, read);
+        read
     }
 
     fn read_pieces(&self, pieces: &[(u64, usize)], buf: &mut [u8]) -> Option<()> {
         self.1.fetch_add(1, Ordering::Relaxed);
-        self.0.read_pieces(pieces, buf)
+        self.0.read_pieces(pieces, buf)?;
+        pieces.iter().for_each(|(address, length)| self.keep(*address, *length));
+        Some(())
     }
 }
 
@@ -151,6 +176,7 @@ const OBSERVATIONS: usize = 500;
 /// What a blocked thread waits for, and what it took to find that.
 #[derive(Clone, Copy)]
 struct Found {
+    sp: u64,
     blocker: Option<RawBlocker>,
     us: f64,
     calls: u32,
@@ -165,11 +191,15 @@ struct Reader {
 
 impl Reader {
     fn attach(pid: u32) -> Reader {
+        Reader::attach_and_record(pid, None)
+    }
+
+    fn attach_and_record(pid: u32, pieces: Option<Arc<Mutex<BTreeMap<u64, Piece>>>>) -> Reader {
         let maps = Maps::read(pid).expect("it runs");
         let image = jvm::library(&maps).expect("a virtual machine");
         let names = Names::default();
         let calls = Arc::new(AtomicU32::new(0));
-        let memory = Counted(Arc::new(Memory::new(pid)), calls.clone());
+        let memory = Counted(Arc::new(Memory::new(pid)), calls.clone(), pieces);
         let jvm = Jvm::attach(memory, image, names.clone())
             .unwrap_or_else(|missing| panic!("{missing:?}"))
             .in_process(pid);
@@ -203,7 +233,7 @@ impl Reader {
             let us = before.elapsed().as_nanos() as f64 / 1e3;
             let calls = self.calls.load(Ordering::Relaxed) - calls;
             if self.tasks.counters(&mut files).is_ok_and(|counters| counters.runs == ran) {
-                found.insert(tid, Found { blocker, us, calls });
+                found.insert(tid, Found { sp, blocker, us, calls });
             } else if observations > 1 {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -356,6 +386,74 @@ fn objects_classes_and_owners_are_what_jstack_prints() {
                 "{what}: {counts:?}; after a collection {after:?}; {}",
                 costs(&found, &printed)
             );
+        }
+    }
+}
+
+/// Virtual machines that are recorded: version, options, name.
+const RECORDED: [(u32, &[&str], &str); 9] = [
+    (8, &[], "8"),
+    (11, &[], "11"),
+    (17, &[], "17"),
+    (21, &["-XX:LockingMode=0"], "21-0"),
+    (21, &["-XX:LockingMode=1"], "21-1"),
+    (21, &["-XX:LockingMode=2"], "21-2"),
+    (25, &["-XX:LockingMode=1"], "25-1"),
+    (25, &["-XX:LockingMode=2"], "25-2"),
+    (26, &[], "26"),
+];
+
+/// Records what tests/java_recorded reads, again after a change of the readers:
+/// `cargo test --test java_blockers -- --ignored`, with all JDKs of tests/jdks.
+#[test]
+#[ignore = "writes tests/java_recorded"]
+fn record_waits() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/java_recorded");
+    for jdk in EVERY_JDK.iter() {
+        let classes = jdk.compile("Blockers.java");
+        for (version, options, name) in RECORDED {
+            if jdk.version() != version {
+                continue;
+            }
+            let unmounts = version >= 24 && name != "25-1";
+            let case = Case { what: format!("{} {name}", jdk.name()), unmounts };
+            let options = [options, &CARRIERS[..], &["-Xmx32m"]].concat();
+            let target = jdk.start(&classes, &options, &["Blockers", "1"]);
+            wait_until_all_sleep(target.pid());
+            let printed = jstack(jdk, &target);
+            let pieces = Arc::new(Mutex::default());
+            let mut reader = Reader::attach_and_record(target.pid(), Some(pieces.clone()));
+            let found = reader.blockers(OBSERVATIONS);
+            judge(&found, &printed, &reader.names, &case);
+            let said = jdk.tool("java").arg("-version").output().expect("it starts");
+            let said = String::from_utf8(said.stderr).expect("text");
+            let maps = Maps::read(target.pid()).expect("it runs");
+            let image = jvm::library(&maps).expect("a virtual machine");
+            let threads = found.iter().filter_map(|(tid, found)| {
+                let name = printed.get(tid)?.name.clone();
+                let is_of_program =
+                    expected(&name, unmounts).is_some() || name.starts_with("none-");
+                let wait = found.blocker.map(|blocker| Wait {
+                    kind: blocker.kind,
+                    object: blocker.object,
+                    holder: match blocker.holder {
+                        RawHolder::Thread { tid, .. } => RawHolder::Thread { pid: PID, tid },
+                        holder => holder,
+                    },
+                    class: blocker
+                        .class
+                        .and_then(|class| reader.names.thread(class))
+                        .map_or_else(String::new, |class| class.to_string()),
+                });
+                is_of_program.then_some(Thread { tid: *tid, sp: found.sp, name, wait })
+            });
+            let version = said.lines().nth(1).unwrap_or_default().trim().to_owned();
+            let waits = Waits { version, image, threads: threads.collect() };
+            let stem = folder.join(format!("waits-{name}"));
+            std::fs::write(stem.with_extension("txt"), waits.text()).expect("a file");
+            let pieces = Pieces(Arc::new(pieces.lock().expect("no panic").clone()));
+            pieces.save(&stem.with_extension("gz")).expect("a file");
+            println!("{name}: {} threads, {} pieces", waits.threads.len(), pieces.0.len());
         }
     }
 }

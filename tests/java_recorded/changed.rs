@@ -23,7 +23,7 @@ use crate::recording::{PIECE, Pieces, Recording, Segment};
 const FRAMES_MAX: usize = 1024;
 /// Maximum reads to attach (valid memory takes some 1,700), of a walk with its reads of the stack
 /// (cold some 1,000), and for all names: the limits of `jvm/read_limit.rs`, and the stack.
-const ATTACH_READS: u64 = 1 << 16;
+pub const ATTACH_READS: u64 = 1 << 16;
 const WALK_READS: u64 = 1 << 17;
 const NAMES_READS: u64 = 1 << 19;
 
@@ -158,7 +158,7 @@ fn check(names: &Names, out: &[RawFrame]) {
 
 /// Panics unless it can be shown: short enough, and nothing in it that moves the cursor or reverses
 /// text.
-fn assert_clean(text: &str, cap: usize) {
+pub fn assert_clean(text: &str, cap: usize) {
     assert!(text.len() <= cap, "{} bytes", text.len());
     assert!(
         !text.chars().any(|c| c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c)),
@@ -167,7 +167,7 @@ fn assert_clean(text: &str, cap: usize) {
 }
 
 /// Takes numbers from the front; zeros once it is used up.
-struct Input<'a>(&'a [u8]);
+pub struct Input<'a>(pub &'a [u8]);
 
 impl Input<'_> {
     fn number(&mut self, bytes: usize) -> u64 {
@@ -176,7 +176,7 @@ impl Input<'_> {
         first.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
     }
 
-    fn u8(&mut self) -> u8 {
+    pub fn u8(&mut self) -> u8 {
         self.number(1) as u8
     }
 
@@ -190,7 +190,7 @@ impl Input<'_> {
 }
 
 #[derive(Clone)]
-struct Changed {
+pub struct Changed {
     pieces: Pieces,
     /// Where they are, in order.
     places: Arc<[u64]>,
@@ -200,12 +200,12 @@ struct Changed {
 
 /// The changes: an aligned address, and its new word. Decoded from two bytes that choose a piece,
 /// one that chooses a word in it, and a word.
-struct Changes(Vec<(u64, u64)>);
+pub struct Changes(Vec<(u64, u64)>);
 
 const CHANGES_MAX: usize = 256;
 
 impl Changed {
-    fn new(pieces: &Pieces) -> Changed {
+    pub fn new(pieces: &Pieces) -> Changed {
         Changed {
             pieces: pieces.clone(),
             places: pieces.0.keys().copied().collect(),
@@ -214,12 +214,12 @@ impl Changed {
         }
     }
 
-    fn change(&self, changes: &Changes) {
+    pub fn change(&self, changes: &Changes) {
         self.changes.lock().expect("no panic").extend(changes.0.iter().copied());
     }
 
     /// Panics if there were more than `most` reads since the last call.
-    fn take_reads(&self, most: u64) {
+    pub fn take_reads(&self, most: u64) {
         let reads = self.reads.swap(0, Relaxed);
         assert!(reads <= most, "{reads} reads of memory");
     }
@@ -243,7 +243,7 @@ impl Changed {
 }
 
 impl Changes {
-    fn read(memory: &Changed, input: &mut Input<'_>) -> Changes {
+    pub fn read(memory: &Changed, input: &mut Input<'_>) -> Changes {
         let mut changes = Vec::new();
         while !input.0.is_empty() && changes.len() < CHANGES_MAX {
             let place = memory.place(input);

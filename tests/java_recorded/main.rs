@@ -13,9 +13,17 @@
 //! The second home is where a javac and a jstack are that know Java 8; options go to the Java that
 //! is recorded. The example runs by chroot, too, where tests/jdks puts JDKs, if /dev, /proc and
 //! this folder are there.
+//!
+//! Each `waits-N.gz` has what was read of another program (tests/targets/Blockers.java: threads
+//! that wait for locks) in one way of locking, each `waits-N.txt` what its threads wait for, judged
+//! by `jstack -l`. All are recorded again, with the JDKs of tests/jdks, by
+//! `cargo test --test java_blockers -- --ignored`.
 
+mod blockers;
 mod changed;
+mod changed_waits;
 mod recording;
+mod waits;
 
 use std::collections::BTreeSet;
 
@@ -199,10 +207,11 @@ impl Iterator for Numbers {
     }
 }
 
-/// fuzz/fuzz_targets/jvm.rs searches further for new inputs.
+/// fuzz/fuzz_targets/jvm.rs and jvm_waits.rs search further for new inputs.
 #[test]
 fn changed_memory_is_read_with_an_end() {
     let all: Vec<Recording> = RECORDINGS.iter().map(Recording::load).collect();
+    let waits: Vec<waits::Recorded> = waits::WAITS.iter().map(waits::Recorded::load).collect();
     let rounds = std::env::var("SAMPLETOP_TEST_ROUNDS")
         .map_or(400, |rounds| rounds.parse().expect("a number"));
     let first =
@@ -212,7 +221,8 @@ fn changed_memory_is_read_with_an_end() {
         let length = numbers.next().unwrap_or(0) % 600;
         let bytes: Vec<u8> = numbers.map(|number| number as u8).take(length as usize).collect();
         let looked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            changed::observe(&all, &bytes)
+            changed::observe(&all, &bytes);
+            changed_waits::observe(&waits, &bytes);
         }));
         assert!(
             looked.is_ok(),
