@@ -39,6 +39,7 @@ fn main() {
         seeds.add("pclntab", &format!("go{layout}"), sampletop_fuzz::pclntab::made_up(layout));
     }
     seeds.machines();
+    seeds.waits();
     seeds.maps_of_code();
     seeds.jars();
     seeds.profiles();
@@ -438,6 +439,20 @@ impl Seeds {
                 let change = [0x10, 5, 3, 2, 1, 0x20, 6, 2];
                 let input = [&[version, flags, 3, 0, 0][..], &[0; 9], &change].concat();
                 self.add("jvm", &format!("{version}-changed-{flags}"), input);
+            }
+        }
+    }
+
+    /// Adds recorded threads that wait, as they are and with one change.
+    fn waits(&mut self) {
+        for recording in 0..9 {
+            for first in [0, 6, 12, 18, 24] {
+                let input = [recording, 0, first];
+                self.add("jvm_waits", &format!("{recording}-{first}"), input);
+                // The word to change: a piece, and its index there; then its new value, the
+                // address of another.
+                let changed = [recording, 1, first, 0x10, 5, 3, 2, 1, 0x20, 6, 2];
+                self.add("jvm_waits", &format!("{recording}-{first}-changed"), changed);
             }
         }
     }

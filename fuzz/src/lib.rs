@@ -3,6 +3,8 @@
 
 #[path = "../../tests/java_recorded/changed.rs"]
 pub mod changed;
+#[path = "../../tests/java_recorded/changed_waits.rs"]
+pub mod changed_waits;
 #[path = "../../tests/symbols/elf.rs"]
 pub mod elf;
 #[path = "../../src/unwinder/framehop/tests/image.rs"]
@@ -13,6 +15,8 @@ pub mod pclntab;
 pub mod recording;
 #[path = "../../tests/saved/sessions.rs"]
 pub mod sessions;
+#[path = "../../tests/java_recorded/waits.rs"]
+pub mod waits;
 
 // `image` is a file of the package's own tests, which refers to this module by `crate::`.
 pub use sampletop::process;

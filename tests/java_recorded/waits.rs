@@ -99,8 +99,8 @@ impl Waits {
                     continue;
                 }
                 ("wait", [tid, sp, kind, object, holder, class, name]) => {
-                    let kinds = BlockerKind::ALL.into_iter();
-                    let kind = kinds.filter(|of| word(*of) == *kind).next_back().expect("a kind");
+                    let mut kinds = BlockerKind::ALL.into_iter();
+                    let kind = kinds.find(|of| word(*of) == *kind).expect("a kind");
                     let holder = match holder.split_once(':') {
                         Some(("thread", tid)) => RawHolder::Thread { pid: PID, tid: decimal(tid) },
                         Some(("readers", count)) => RawHolder::Readers(decimal(count)),
