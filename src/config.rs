@@ -331,13 +331,25 @@ pub enum Mode {
     Diff { before: PathBuf, after: PathBuf, per: Per, given: Box<Given> },
     /// Several saved profiles as one.
     Merge { files: Vec<PathBuf>, given: Box<Given>, max_lines: Option<usize> },
-    /// Every thread's stack once. Text groups threads with equal stacks, unless `each` is set.
-    Dump { each: bool },
+    /// Stacks once.
+    Dump { what: Dumped },
     /// Checks which permissions exist, and what would grant more.
     Doctor { json: bool },
     /// This process itself is the built-in workload, watched by the sampletop that started it.
     /// `args` follow [`WORKLOAD_ARGUMENT`]. No other part of the configuration applies.
     Workload { args: Vec<std::ffi::OsString> },
+}
+
+/// What `dump` writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Dumped {
+    /// Every thread; text groups threads with equal stacks.
+    #[default]
+    Threads,
+    /// Every thread; in text each has its own stack.
+    Each,
+    /// The threads of deadlocks; without any, one sentence.
+    Deadlocks,
 }
 
 /// View settings given on the command line; the others keep their values.

@@ -14,6 +14,8 @@ pub enum ExitCode {
     CannotProfile,
     /// The target exited before it was observed.
     EndedEarly,
+    /// `dump --check-deadlock` found one.
+    Deadlock,
     /// The COMMAND could not be started; the three codes of `env` and `timeout`.
     LaunchFailed,
     NotExecutable,
@@ -34,6 +36,7 @@ impl ExitCode {
             ExitCode::NotPermitted => 4,
             ExitCode::CannotProfile => 5,
             ExitCode::EndedEarly => 6,
+            ExitCode::Deadlock => 7,
             ExitCode::LaunchFailed => 125,
             ExitCode::NotExecutable => 126,
             ExitCode::CommandNotFound => 127,
@@ -83,6 +86,7 @@ mod tests {
             ExitCode::NotPermitted,
             ExitCode::CannotProfile,
             ExitCode::EndedEarly,
+            ExitCode::Deadlock,
             ExitCode::Interrupted,
         ] {
             let row = format!("\n| {} | ", code.number());

@@ -4,6 +4,7 @@ mod common;
 
 use std::process::Command;
 
+use common::java::{JDKS, can_test, compile, start as start_java};
 use common::{Running, build};
 use serde_json::Value;
 
@@ -106,6 +107,82 @@ fn nested_locks_are_no_deadlock() {
     for _ in 0..10 {
         assert_eq!(json(&target, &["dump"])["deadlocks"], Value::Array(Vec::new()));
     }
+}
+
+/// Returns the exit code of `dump --check-deadlock`, and what it writes.
+fn check_deadlock(target: &Running, options: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+    command.args(["dump", "--check-deadlock", "-p", &target.pid().to_string()]).args(options);
+    let output = command.output().expect("sampletop starts");
+    let text = String::from_utf8([output.stdout, output.stderr].concat()).expect("text");
+    (output.status.code(), text)
+}
+
+/// Checks that the deadlock of `left` and `right` is all that is written. `calls`: the function in
+/// which they wait.
+fn check_finds_left_and_right(target: &Running, kind: &str, calls: &str) {
+    let (code, text) = check_deadlock(target, &[]);
+    assert_eq!(code, Some(7), "{text}");
+    for words in ["deadlocks=1", &format!("waiting for {kind}"), "held by right (", calls] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let (code, json) = check_deadlock(target, &["--format", "json"]);
+    let dump: Value = serde_json::from_str(&json).expect("JSON");
+    let threads = dump["threads"].as_array().expect("threads");
+    let mut found: Vec<&str> =
+        threads.iter().filter_map(|thread| thread["name"].as_str()).collect();
+    found.sort_unstable();
+    assert_eq!((code, found), (Some(7), vec!["left", "right"]));
+    assert_eq!(dump["deadlocks"].as_array().map(Vec::len), Some(1));
+}
+
+fn check_finds_none(target: &Running) {
+    for _ in 0..10 {
+        let (code, text) = check_deadlock(target, &[]);
+        assert_eq!((code, text.lines().count()), (Some(0), 1), "{text}");
+        assert!(text.starts_with("no deadlock among the "), "{text}");
+    }
+}
+
+#[test]
+fn a_probe_finds_a_deadlock_of_mutexes() {
+    check_finds_left_and_right(&start("deadlock"), "mutex 0x", "take_other");
+}
+
+#[test]
+fn a_probe_finds_no_deadlock_in_nested_locks() {
+    let target = start("nested");
+    // Of a young process a notice says that threads may be missing.
+    std::thread::sleep(std::time::Duration::from_secs(5));
+    check_finds_none(&target);
+}
+
+#[test]
+fn a_probe_finds_deadlocks_of_java() {
+    if !can_test() {
+        return;
+    }
+    for home in JDKS.iter() {
+        let classes = compile(home, "Deadlock.java");
+        for (how, kind) in [
+            ("monitors", "monitor of Deadlock$Account 0x"),
+            ("locks", "lock of java.util.concurrent.locks.ReentrantLock$NonfairSync 0x"),
+        ] {
+            let target = start_java(home, &classes, &["Deadlock"], &[how]);
+            check_finds_left_and_right(&target, kind, "Deadlock.transfer");
+        }
+        let target = start_java(home, &classes, &["Deadlock"], &["nested"]);
+        std::thread::sleep(std::time::Duration::from_secs(5));
+        check_finds_none(&target);
+    }
+}
+
+/// Without the right to read what threads wait for, there is no answer.
+#[test]
+fn a_probe_that_sees_only_states_does_not_say_no() {
+    let (code, text) = check_deadlock(&start("deadlock"), &["--capture", "states"]);
+    assert_eq!(code, Some(4), "{text}");
+    assert!(text.contains("whether there is a deadlock cannot be known"), "{text}");
 }
 
 /// Six threads hold one mutex in turn. The one that holds it waited for it before, and sleeps now.

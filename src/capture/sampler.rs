@@ -416,7 +416,8 @@ impl Core {
             // threads. So all counters are read now.
             self.force_full_scan();
         }
-        if second {
+        // Where one observation is wanted, nothing is checked later.
+        if second || self.once {
             self.check_deadlocks(tick_at);
         }
         let losses = self.losses_now();

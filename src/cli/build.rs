@@ -261,7 +261,7 @@ fn mode(job: Job, typed: &Typed, target: Option<&TargetSpec>) -> Result<Mode, St
     };
     Ok(match job {
         Job::Live | Job::DemoLive => Mode::Live,
-        Job::Dump => Mode::Dump { each: typed.each },
+        Job::Dump => Mode::Dump { what: typed.dumped },
         Job::Report => Mode::Report(reports(typed)?),
         Job::Open => Mode::Open { path: file(typed), given: Box::default() },
         Job::Convert => {

@@ -50,7 +50,10 @@ Examples:
 const DIFF_EXAMPLE: &str = "Example: sampletop diff before.sampletop after.sampletop --metric cpu";
 const MERGE_EXAMPLE: &str =
     "Example: sampletop merge monday.sampletop tuesday.sampletop -o week.html";
-const DUMP_EXAMPLE: &str = "Example: sampletop dump -p 4321 -o stacks.txt";
+const DUMP_EXAMPLE: &str = "\
+Examples:
+  sampletop dump -p 4321 -o stacks.txt
+  sampletop dump -p 4321 --check-deadlock   exit code 7 if there is one, else 0";
 const COMPLETIONS_EXAMPLE: &str =
     "Example: sampletop completions bash > /usr/share/bash-completion/completions/sampletop";
 
@@ -195,6 +198,9 @@ pub enum Sub {
         /// Write each thread with its own stack
         #[arg(long)]
         each: bool,
+        /// Write only deadlocks; exit code 7 if there is one
+        #[arg(long)]
+        check_deadlock: bool,
         #[command(flatten)]
         output: OutputOptions,
         #[command(flatten)]

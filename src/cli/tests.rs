@@ -8,7 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::config::{CaptureChoice, Format, Kept, Reports, TargetSpec, Wanted, Workload};
+use crate::config::{CaptureChoice, Dumped, Format, Kept, Reports, TargetSpec, Wanted, Workload};
 use crate::model::projection::settings::{Grouping, Level, Metric, Range, RollUp};
 use crate::model::transform::diff::Per;
 use crate::model::vocabulary::frame::SECOND;
@@ -171,6 +171,8 @@ fn reports_come_every_quarter_of_an_hour_or_as_it_is_said() {
     for other in [
         "record -p 7 --every 5m",
         "dump -p 7 --keep 3",
+        "dump -p 7 --check-deadlock --each",
+        "dump -p 7 --check-deadlock --skip-daemon",
         "-p 7 --count 3",
         "record -p 7 --cumulative",
     ] {
@@ -244,6 +246,18 @@ fn the_format_follows_the_name_unless_it_is_given() {
     let message = refused(&PIPE, "record -p 1 -o p.bmp");
     for name in ["p.bmp", "text", "json", "folded", "sampletop"] {
         assert!(message.contains(name), "{message}");
+    }
+}
+
+#[test]
+fn a_dump_is_of_all_threads_or_of_deadlocks() {
+    for (options, expected) in
+        [("", Dumped::Threads), ("--each", Dumped::Each), ("--check-deadlock", Dumped::Deadlocks)]
+    {
+        match on(&PIPE, &format!("dump -p 1 {options}")).mode {
+            Mode::Dump { what } => assert_eq!(what, expected),
+            mode => panic!("{mode:?}"),
+        }
     }
 }
 

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 
 use super::Surroundings;
 use super::options::{
-    CommandLine, MaxLinesOption, OutputOptions, PushOptions, ReportOptions, SamplingOptions,
-    ScreenOptions, Sub, TargetOptions, ViewOptions,
+    CommandLine, FrameOptions, MaxLinesOption, OutputOptions, PushOptions, ReportOptions,
+    SamplingOptions, ScreenOptions, Sub, TargetOptions, ViewOptions,
 };
 use super::values::STDOUT;
+use crate::config::Dumped;
 
 /// The job that the subcommand selects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -46,7 +47,7 @@ pub struct Typed {
     pub screen: ScreenOptions,
     pub workload: Option<String>,
     pub per: Option<String>,
-    pub each: bool,
+    pub dumped: Dumped,
     pub json: bool,
 }
 
@@ -162,7 +163,8 @@ fn of_subcommand(subcommand: Sub, surroundings: &Surroundings) -> Result<Typed, 
             let max_lines = max_lines.max_lines;
             Typed { job: Job::Merge, files, view, output, max_lines, screen, command, ..rest() }
         }
-        Sub::Dump { target, backend, frames, each, output, screen, command } => {
+        Sub::Dump { target, backend, frames, each, check_deadlock, output, screen, command } => {
+            let dumped = dumped(each, check_deadlock, &frames)?;
             let sampling = SamplingOptions { backend, ..SamplingOptions::default() };
             let view = ViewOptions { frames, ..ViewOptions::default() };
             Typed {
@@ -170,7 +172,7 @@ fn of_subcommand(subcommand: Sub, surroundings: &Surroundings) -> Result<Typed, 
                 target,
                 sampling,
                 view,
-                each,
+                dumped,
                 output,
                 screen,
                 command,
@@ -205,6 +207,19 @@ fn of_subcommand(subcommand: Sub, surroundings: &Surroundings) -> Result<Typed, 
         // Printed before this function runs.
         Sub::Completions { screen, .. } | Sub::Man { screen } => Typed { screen, ..rest() },
     })
+}
+
+/// Returns what `dump` writes.
+fn dumped(each: bool, check_deadlock: bool, frames: &FrameOptions) -> Result<Dumped, String> {
+    let idle = [("--each", each), ("--skip-daemon", frames.skip_daemon)];
+    match (check_deadlock, idle.iter().find(|(_, given)| *given)) {
+        (true, Some((option, _))) => Err(format!(
+            "`{option}` does nothing with `--check-deadlock`, which writes each thread of a deadlock"
+        )),
+        (true, None) => Ok(Dumped::Deadlocks),
+        (false, _) if each => Ok(Dumped::Each),
+        (false, _) => Ok(Dumped::Threads),
+    }
 }
 
 /// Returns the first option given that a report of a saved profile cannot use.

@@ -64,7 +64,7 @@ fn dispatch(config: &Config) -> Result<ExitCode, Failure> {
         Mode::Once { duration } => record::demo(config, output, *duration),
         Mode::Record { duration } => record::run(config, output, *duration),
         Mode::Report(plan) => report::run(config, output, plan),
-        Mode::Dump { each } => dump::run(config, output, *each),
+        Mode::Dump { what } => dump::run(config, output, *what),
         Mode::Open { path, given } => open::run(config, output, path.as_deref(), given),
         Mode::Convert { path, given, max_lines } => {
             convert::run(output, path.as_deref(), given, *max_lines)

@@ -1,4 +1,4 @@
-//! One stack of every thread.
+//! One stack of every thread, or of those that are in a deadlock.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use super::ascii::fit;
+use super::ascii::{ascii, fit};
 use super::text::{Page, WIDTH, head, place};
 use super::{dates, json};
 use crate::model::facts::snapshot::{Deadlock, Session, Target};
@@ -66,93 +66,153 @@ pub struct DumpThread {
 /// by one. The innermost frame is on top; `>` marks the innermost of the user's code.
 pub fn write_text(dump: &Dump, each: bool, out: &mut dyn Write) -> io::Result<()> {
     let page = &mut Page { out };
-    let pid = dump.targets.first().map_or(0, |target| target.pid);
-    let at = dates::unix_ns(&dump.session, dump.at);
-    let host = head::quoted(&dump.session.host, 20);
-    let threads = dump.threads.len();
-    page.line(&format!(
-        "sampletop dump pid={pid} host={host} threads={threads} at={}",
-        dates::rfc3339(at)
-    ))?;
-    head::identity(&dump.session, &dump.targets, page)?;
-    page.blank()?;
-    let took = dump.took_ns as f64 / 1e6;
-    page.field("At", &format!("{} UTC, stacks taken within {took:.0} ms", dates::utc(at)))?;
-    page.field("Capture", &dump.capture)?;
-    if let Some(notice) = &dump.notice {
-        page.field("Notice", notice)?;
-    }
-    let longest =
-        dump.threads.iter().map(|thread| fit(&thread.name, NAME_MAX).len()).max().unwrap_or(0);
-    let width = longest.max(NAME_MIN);
-    // With several processes each thread names its own.
-    let several = dump.targets.len() > 1;
+    write_head(dump, &format!("threads={}", dump.threads.len()), page)?;
+    let width = name_width(dump);
     let lists = match each {
         true => dump.threads.iter().map(|thread| vec![thread]).collect(),
         false => alike(&dump.threads),
     };
     for alike in lists {
         page.blank()?;
-        for thread in &alike {
-            let key = thread.thread;
-            let (tid, name, state) = (key.tid, fit(&thread.name, NAME_MAX), thread.state.word());
-            let cpu = thread.cpu_ns as f64 / 1e6;
-            let pid = if several { format!("{:>7}/", key.pid) } else { String::new() };
-            let mut line = format!("{pid}{tid:>7} {name:<width$}  {state:<7}  cpu {cpu:.3} ms");
-            if let Some(waits_for) = &thread.waits_for {
-                line += "  ";
-                line += &fit(waits_for, WIDTH.saturating_sub(line.len()));
-            }
-            let note = "  frame pointer found by search";
-            if thread.recovered && line.len() + note.len() <= WIDTH {
-                line += note;
-            } else if thread.recovered {
-                page.line(&line)?;
-                line = format!("       {note}");
-            }
-            page.line(&line)?;
-            if let Some(blocker) = dump.tables.blocker(thread.blocker) {
-                page.line(&format!("{:>9}{}", "", waiting_for(blocker, &dump.tables)))?;
-            }
-        }
-        let frames = alike.first().map_or(&[][..], |thread| &thread.frames);
-        let mine = frames.iter().position(|(_, role)| *role == Role::App);
-        for (depth, (frame, _)) in frames.iter().enumerate() {
-            let mark = if mine == Some(depth) { '>' } else { ' ' };
-            let mut line = format!("      {mark} #{depth:<3} ");
-            line.push_str(&place(frame, WIDTH.saturating_sub(line.len())));
-            page.line(&line)?;
-        }
+        alike.iter().try_for_each(|thread| write_thread(dump, thread, width, page))?;
+        write_frames(alike.first().map_or(&[][..], |thread| &thread.frames), page)?;
     }
-    write_deadlocks(dump, page)
+    write_cycles(dump, page)
 }
 
-/// `waiting for monitor of com.acme.TaxTable 0x7f5a01c8, held by scheduling-1 (4711)`.
-fn waiting_for(blocker: &Blocker, tables: &Tables) -> String {
+/// Writes each deadlock as the circle of its threads, with their stacks; one sentence if there is
+/// none among the `watched` threads.
+pub fn write_deadlocks(dump: &Dump, watched: usize, out: &mut dyn Write) -> io::Result<()> {
+    let page = &mut Page { out };
+    if dump.deadlocks.is_empty() {
+        let of = match &dump.targets[..] {
+            [one] => format!("process {}", one.pid),
+            several => format!("{} processes", several.len()),
+        };
+        page.line(&format!("no deadlock among the {watched} threads of {of}"))?;
+        return dump.notice.as_ref().map_or(Ok(()), |notice| page.field("Notice", notice));
+    }
+    write_head(dump, &format!("deadlocks={}", dump.deadlocks.len()), page)?;
+    let width = name_width(dump);
+    for Deadlock { threads, .. } in dump.deadlocks.iter() {
+        page.title(CYCLE)?;
+        for key in threads.iter() {
+            page.blank()?;
+            let Some(thread) = dump.threads.iter().find(|thread| thread.thread == *key) else {
+                continue;
+            };
+            write_thread(dump, thread, width, page)?;
+            write_frames(&thread.frames, page)?;
+        }
+    }
+    Ok(())
+}
+
+/// Heads the threads of a deadlock.
+const CYCLE: &str = "DEADLOCK: each of these threads waits for the next, the last for the first";
+
+/// Writes what was observed, when and how. `count`: a word for the summary line.
+fn write_head(dump: &Dump, count: &str, page: &mut Page<'_>) -> io::Result<()> {
+    let pid = dump.targets.first().map_or(0, |target| target.pid);
+    let at = dates::unix_ns(&dump.session, dump.at);
+    let host = head::quoted(&dump.session.host, 20);
+    page.line(&format!("sampletop dump pid={pid} host={host} {count} at={}", dates::rfc3339(at)))?;
+    head::identity(&dump.session, &dump.targets, page)?;
+    page.blank()?;
+    let took = dump.took_ns as f64 / 1e6;
+    page.field("At", &format!("{} UTC, stacks taken within {took:.0} ms", dates::utc(at)))?;
+    page.field("Capture", &dump.capture)?;
+    dump.notice.as_ref().map_or(Ok(()), |notice| page.field("Notice", notice))
+}
+
+/// Returns the columns of threads' names.
+fn name_width(dump: &Dump) -> usize {
+    let longest = dump.threads.iter().map(|thread| fit(&thread.name, NAME_MAX).len()).max();
+    longest.unwrap_or(0).max(NAME_MIN)
+}
+
+/// Writes a thread's state and what it waits for. `width`: columns of its name.
+fn write_thread(
+    dump: &Dump,
+    thread: &DumpThread,
+    width: usize,
+    page: &mut Page<'_>,
+) -> io::Result<()> {
+    let key = thread.thread;
+    let (tid, name, state) = (key.tid, fit(&thread.name, NAME_MAX), thread.state.word());
+    let cpu = thread.cpu_ns as f64 / 1e6;
+    // With several processes each thread names its own.
+    let several = dump.targets.len() > 1;
+    let pid = if several { format!("{:>7}/", key.pid) } else { String::new() };
+    let mut line = format!("{pid}{tid:>7} {name:<width$}  {state:<7}  cpu {cpu:.3} ms");
+    if let Some(waits_for) = &thread.waits_for {
+        line += "  ";
+        line += &fit(waits_for, WIDTH.saturating_sub(line.len()));
+    }
+    let note = "  frame pointer found by search";
+    if thread.recovered && line.len() + note.len() <= WIDTH {
+        line += note;
+    } else if thread.recovered {
+        page.line(&line)?;
+        line = format!("       {note}");
+    }
+    page.line(&line)?;
+    if let Some(blocker) = dump.tables.blocker(thread.blocker) {
+        for waits in waiting_for(blocker, &dump.tables, WIDTH - 9) {
+            page.line(&format!("{:>9}{waits}", ""))?;
+        }
+    }
+    Ok(())
+}
+
+fn write_frames(frames: &[(Location, Role)], page: &mut Page<'_>) -> io::Result<()> {
+    let mine = frames.iter().position(|(_, role)| *role == Role::App);
+    for (depth, (frame, _)) in frames.iter().enumerate() {
+        let mark = if mine == Some(depth) { '>' } else { ' ' };
+        let mut line = format!("      {mark} #{depth:<3} ");
+        line.push_str(&place(frame, WIDTH.saturating_sub(line.len())));
+        page.line(&line)?;
+    }
+    Ok(())
+}
+
+/// `waiting for monitor of com.acme.TaxTable 0x7f5a01c8, held by scheduling-1 (4711)`; where that
+/// is too long, the holder has a line of its own.
+fn waiting_for(blocker: &Blocker, tables: &Tables, width: usize) -> Vec<String> {
     let class = blocker.class.as_ref().map(|class| format!(" of {class}")).unwrap_or_default();
     let held = match blocker.holder {
         Holder::Unknown => String::new(),
-        Holder::Free => ", just released".into(),
+        Holder::Free => "just released".into(),
         Holder::Thread { thread, name, .. } => {
-            format!(", held by {} ({})", tables.name(name), thread.tid)
+            format!("held by {} ({})", tables.name(name), thread.tid)
         }
-        Holder::Foreign { pid, tid } => format!(", held by thread {tid} of process {pid}"),
-        Holder::Readers(count) => format!(", held by {count} readers"),
-        Holder::Unmounted => ", held by a virtual thread that does not run".into(),
+        Holder::Foreign { pid, tid } => format!("held by thread {tid} of process {pid}"),
+        Holder::Readers(count) => format!("held by {count} readers"),
+        Holder::Unmounted => "held by a virtual thread that does not run".into(),
     };
-    format!("waiting for {}{class} {:#x}{held}", blocker.kind.word(), blocker.object)
+    let what = format!("waiting for {}{class} {:#x}", blocker.kind.word(), blocker.object);
+    match (held.is_empty(), ascii(&format!("{what}, {held}"))) {
+        (true, _) => vec![fit(&what, width)],
+        (false, whole) if whole.len() <= width => vec![whole.into_owned()],
+        (false, _) => vec![fit(&what, width), fit(&held, width)],
+    }
 }
 
 /// Writes each deadlock as the circle of its threads.
-fn write_deadlocks(dump: &Dump, page: &mut Page<'_>) -> io::Result<()> {
+fn write_cycles(dump: &Dump, page: &mut Page<'_>) -> io::Result<()> {
     for Deadlock { threads, .. } in dump.deadlocks.iter() {
-        page.title("DEADLOCK: each of these threads waits for the next, the last for the first")?;
+        page.title(CYCLE)?;
         for key in threads.iter() {
             let thread = dump.threads.iter().find(|thread| thread.thread == *key);
             let name = thread.map_or("", |thread| &*thread.name);
             let blocker = thread.and_then(|thread| dump.tables.blocker(thread.blocker));
-            let waits = blocker.map_or(String::new(), |blocker| waiting_for(blocker, &dump.tables));
-            page.line(&format!("{:>7} {name:<NAME_MIN$}  {waits}", key.tid))?;
+            let mut line = format!("{:>7} {:<NAME_MIN$}  ", key.tid, fit(name, NAME_MAX));
+            let indent = line.len();
+            let lines = blocker.map(|blocker| waiting_for(blocker, &dump.tables, WIDTH - indent));
+            for waits in lines.unwrap_or_default() {
+                page.line(&format!("{line}{waits}"))?;
+                line = " ".repeat(indent);
+            }
         }
     }
     Ok(())
@@ -245,6 +305,10 @@ impl<'a> ThreadLine<'a> {
 mod tests {
     use super::*;
     use crate::formats::fixture;
+    use crate::model::facts::tables::{FrameId, NameId, Named, Parts, StackId};
+    use crate::model::vocabulary::blocker::BlockerKind;
+    use crate::model::vocabulary::frame::{Marker, RawFrame};
+    use crate::model::vocabulary::state::FutexKind;
     use proptest::prelude::*;
 
     fn thread(tid: u32, name: &str, state: State, frames: &[&str]) -> DumpThread {
@@ -342,6 +406,50 @@ mod tests {
     }
 
     #[test]
+    fn only_the_threads_of_a_deadlock_are_written() {
+        let write = |dump: &Dump| {
+            let mut out = Vec::new();
+            write_deadlocks(dump, 4, &mut out).expect("memory takes everything");
+            String::from_utf8(out).expect("ASCII is UTF-8")
+        };
+        let mut dump = service();
+        assert_eq!(write(&dump), "no deadlock among the 4 threads of process 42\n");
+        dump.notice = Some("process 7 may not be watched".into());
+        assert!(write(&dump).ends_with("42\nNotice       process 7 may not be watched\n"));
+        dump.notice = None;
+        let key = |tid| ThreadKey { pid: 42, tid, start: 9 };
+        dump.deadlocks = [Deadlock { since: 0, threads: [key(43), key(44)].into() }].into();
+        let stuck = |held_by| Blocker {
+            kind: BlockerKind::Mutex,
+            pid: 42,
+            object: 0x10,
+            class: None,
+            holder: Holder::Foreign { pid: 42, tid: held_by },
+        };
+        let blockers = [44, 43].map(stuck).into();
+        dump.tables = Tables::from_parts(Parts { blockers, ..Parts::default() }).expect("sound");
+        (dump.threads[1].blocker, dump.threads[2].blocker) = (BlockerId(1), BlockerId(2));
+        let text = write(&dump);
+        let first = "sampletop dump pid=42 host=node7 deadlocks=1 at=2026-01-02T03:04:05.123Z\n";
+        assert!(text.starts_with(first), "{text}");
+        let (_, cycle) = text.split_once(&format!("\n{CYCLE}\n\n")).expect("a cycle");
+        let expected = "     43 worker-1         lock     cpu 12.346 ms
+         waiting for mutex 0x10, held by thread 44 of process 42
+        #0   __lll_lock_wait  main.c:7  [app]
+      > #1   audit  main.c:7  [app]
+        #2   run  main.c:7  [app]
+
+     44 worker-2         lock     cpu 12.346 ms  mutex held by worker-3
+         frame pointer found by search
+         waiting for mutex 0x10, held by thread 43 of process 42
+        #0   __lll_lock_wait  main.c:7  [app]
+      > #1   audit  main.c:7  [app]
+        #2   run  main.c:7  [app]
+";
+        assert_eq!(cycle, expected);
+    }
+
+    #[test]
     fn a_thread_of_several_processes_says_whose_it_is() {
         let mut dump = service();
         let mut other = fixture::target();
@@ -393,9 +501,28 @@ mod tests {
                 let mut thread = thread(u32::MAX - i as u32, name, State::Stopped, &frames);
                 thread.waits_for = frames.first().map(|text| (*text).to_owned());
                 thread.recovered = i % 2 == 1;
+                thread.blocker = BlockerId(1 + i as u32);
                 thread
             });
-            let dump = dump(threads.collect());
+            let mut dump = dump(threads.collect());
+            let blockers = names.iter().map(|(_, frames)| Blocker {
+                kind: BlockerKind::OwnedLock,
+                pid: 42,
+                object: u64::MAX,
+                class: frames.first().map(|text| text.as_str().into()),
+                holder: Holder::Thread { thread: dump.threads[0].thread, name: NameId(0), stack: StackId::EMPTY },
+            });
+            let name = (names.first().map_or("", |(name, _)| name).into(), ThreadKind::Plain);
+            let empty = (StackId::EMPTY, FrameId(0), FutexKind::Wait);
+            let frame = (RawFrame::marker(Marker::Torn), Named::unnamed(RawFrame::marker(Marker::Torn)));
+            dump.tables = Tables::from_parts(Parts {
+                blockers: blockers.collect(),
+                names: vec![name],
+                stacks: vec![empty],
+                frames: vec![frame],
+            }).expect("sound");
+            let threads = dump.threads.iter().map(|thread| thread.thread).collect();
+            dump.deadlocks = [Deadlock { since: 0, threads }].into();
             for line in text(&dump).lines() {
                 prop_assert!(line.len() <= 100 && line.bytes().all(|b| (b' '..=b'~').contains(&b)), "{:?}", line);
             }

@@ -20,7 +20,7 @@ const MAX_DEADLOCKS: usize = 16;
 type Id = (u32, u32);
 
 impl Core {
-    /// Checks once a second whether threads wait for each other, and reports a change.
+    /// Checks whether threads wait for each other, and reports a change.
     pub(super) fn check_deadlocks(&mut self, at: Ns) {
         let circles = self.circles();
         let mut cycles: Vec<Vec<ThreadKey>> = Vec::new();

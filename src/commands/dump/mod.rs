@@ -1,4 +1,4 @@
-//! `sampletop dump`: the stack of every thread, once.
+//! `sampletop dump`: the stack of every thread, once; or of those that are in a deadlock.
 
 mod stacks;
 
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::lost;
 use super::output::Output;
-use crate::config::{Config, Format};
+use crate::config::{Config, Dumped, Format};
 use crate::exit_code::{ExitCode, Failure};
 use crate::formats;
 use crate::formats::dump::{Dump, DumpThread};
@@ -28,20 +28,25 @@ use stacks::{Stacks, is_young};
 const OBSERVED_WITHIN: Duration = Duration::from_secs(5);
 /// Maximum time to find out what all threads wait for.
 const WAITS_WITHIN: Duration = Duration::from_secs(2);
+/// Minimum ticks before there is no deadlock: a runtime's collector may move what threads wait for
+/// while it is read.
+const CHECKS: u64 = 3;
+/// Backends that cannot read what threads wait for.
+const BLIND: [&str; 2] = ["states", "cpu-only"];
 
-pub fn run(config: &Config, output: &Output, each: bool) -> Result<ExitCode, Failure> {
+pub fn run(config: &Config, output: &Output, what: Dumped) -> Result<ExitCode, Failure> {
     output.probe()?;
-    timed::watch(config, |source| dump(source, config, output, each))
+    timed::watch(config, |source| dump(source, config, output, what))
 }
 
-/// Writes every thread's stack once. Text groups threads with equal stacks unless `each` is set.
+/// Writes stacks once. Returns whether there is a deadlock, if only that is asked for.
 fn dump(
     source: &mut dyn Source,
     config: &Config,
     output: &Output,
-    each: bool,
+    what: Dumped,
 ) -> Result<ExitCode, Failure> {
-    if each && output.format() == Format::Json {
+    if what == Dumped::Each && output.format() == Format::Json {
         eprintln!("sampletop: `--each` changes nothing in json, which lists each thread anyway");
     }
     let started = Instant::now();
@@ -58,7 +63,11 @@ fn dump(
         let mut done = ended || started.elapsed() >= OBSERVED_WITHIN;
         if snapshot.health.ticks > 0 {
             let (began, _) = *first_tick.get_or_insert_with(|| (Instant::now(), snapshot.at));
-            done |= stacks.take(&snapshot, began.elapsed());
+            let has_stacks = stacks.take(&snapshot, began.elapsed());
+            let is_checked = what != Dumped::Deadlocks
+                || !snapshot.deadlocks.is_empty()
+                || snapshot.health.ticks >= CHECKS;
+            done |= has_stacks && is_checked;
         }
         if done {
             break snapshot;
@@ -86,6 +95,23 @@ fn dump(
             ),
         ));
     }
+    let watched = snapshot.threads.len();
+    if what == Dumped::Deadlocks {
+        if BLIND.contains(&&*snapshot.capture) {
+            return Err(Failure::new(
+                ExitCode::NotPermitted,
+                format!(
+                    "whether there is a deadlock cannot be known: the backend `{}` does not read what threads wait for; `sampletop doctor` says what would",
+                    snapshot.capture
+                ),
+            ));
+        }
+        let of_deadlock = |thread: &ThreadKey| {
+            snapshot.deadlocks.iter().any(|deadlock| deadlock.threads.contains(thread))
+        };
+        let stuck = snapshot.threads.iter().filter(|now| of_deadlock(&now.thread)).copied();
+        snapshot.threads = stuck.collect();
+    }
     let asked = snapshot.threads.iter().filter_map(|thread| Asked::of(&snapshot, thread)).collect();
     let waits = source.waits(asked, WAITS_WITHIN);
     let mut bytes = Vec::new();
@@ -100,11 +126,17 @@ fn dump(
     let written = match output.format() {
         Format::Json => formats::dump::write_json(&dump, &mut bytes),
         // A dump has no other formats.
-        _ => formats::dump::write_text(&dump, each, &mut bytes),
+        _ if what == Dumped::Deadlocks => {
+            formats::dump::write_deadlocks(&dump, watched, &mut bytes)
+        }
+        _ => formats::dump::write_text(&dump, what == Dumped::Each, &mut bytes),
     };
     written.map_err(|error| Failure::failed(format!("cannot build the dump: {error}")))?;
     output.deliver(&bytes)?;
-    Ok(ExitCode::Success)
+    Ok(match what {
+        Dumped::Deadlocks if !dump.deadlocks.is_empty() => ExitCode::Deadlock,
+        _ => ExitCode::Success,
+    })
 }
 
 /// Builds the dump of the threads as the last snapshot has them, in the order of their ids.

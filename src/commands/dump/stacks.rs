@@ -101,7 +101,7 @@ mod tests {
     use crate::commands::dump::dump;
     use crate::commands::fake::{config, named};
     use crate::commands::output::Output;
-    use crate::config::Mode;
+    use crate::config::{Dumped, Mode};
     use crate::exit_code::ExitCode;
 
     use crate::model::facts::recorder::{Limits, Recorder};
@@ -296,11 +296,18 @@ mod tests {
     }
 
     /// Returns the exit code, the dump, and the recorded calls.
-    fn dumped(mut script: Script) -> (ExitCode, serde_json::Value, Vec<&'static str>) {
+    fn dumped(script: Script) -> (ExitCode, serde_json::Value, Vec<&'static str>) {
+        dumped_as(Dumped::Threads, script)
+    }
+
+    fn dumped_as(
+        what: Dumped,
+        mut script: Script,
+    ) -> (ExitCode, serde_json::Value, Vec<&'static str>) {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("dump.json");
-        let config = config(Mode::Dump { each: false }, &path);
-        let code = dump(&mut script, &config, &Output::new(&config.output), false)
+        let config = config(Mode::Dump { what }, &path);
+        let code = dump(&mut script, &config, &Output::new(&config.output), what)
             .unwrap_or_else(|failure| failure.code);
         let dump = std::fs::read(path)
             .map_or(serde_json::Value::Null, |json| serde_json::from_slice(&json).expect("JSON"));
@@ -355,5 +362,43 @@ mod tests {
             dumped(script(&[Waited::Timeout, Waited::Interrupted], &[&running])).0,
             ExitCode::Interrupted
         );
+    }
+
+    #[test]
+    fn a_check_ends_at_a_deadlock_or_after_some_ticks_without_one() {
+        let mut target = Target::new();
+        let mut waiting = |tids: &[u32]| {
+            for tid in tids {
+                target.see(*tid, waits());
+            }
+            target.tick(1, 60)
+        };
+        let snapshots = [waiting(&[1, 2, 3]), waiting(&[]), waiting(&[]), waiting(&[])];
+        let script = |snapshots: &[Snapshot]| Script {
+            snapshots: snapshots.iter().cloned().collect(),
+            ..Script::default()
+        };
+        let (code, dump, asked) = dumped_as(Dumped::Deadlocks, script(&snapshots));
+        assert_eq!((code, dump["deadlocks"].to_string()), (ExitCode::Success, "[]".into()));
+        assert_eq!(dump["threads"].to_string(), "[]", "only those of deadlocks");
+        assert_eq!(asked, ["snapshot", "snapshot", "snapshot", "pause", "named", "waits"]);
+
+        let mut stuck = snapshots[1].clone();
+        let threads = [key(1), key(3)].into();
+        stuck.deadlocks = [snapshot::Deadlock { since: 0, threads }].into();
+        let (code, dump, asked) =
+            dumped_as(Dumped::Deadlocks, script(&[snapshots[0].clone(), stuck.clone()]));
+        assert_eq!((code, states(&dump).len()), (ExitCode::Deadlock, 2));
+        assert_eq!(dump["deadlocks"].to_string(), "[[[1,1],[1,3]]]");
+        assert_eq!(asked, ["snapshot", "snapshot", "pause", "named", "waits"]);
+        assert_eq!(dumped(script(&[stuck])).0, ExitCode::Success, "no check was asked for");
+    }
+
+    #[test]
+    fn without_what_threads_wait_for_a_deadlock_is_not_denied() {
+        let mut target = Target::new();
+        let blind = Snapshot { capture: "states".into(), ..target.see(1, waits()).tick(3, 60) };
+        let script = Script { snapshots: [blind].into(), ..Script::default() };
+        assert_eq!(dumped_as(Dumped::Deadlocks, script).0, ExitCode::NotPermitted);
     }
 }
