@@ -109,6 +109,31 @@ fn nested_locks_are_no_deadlock() {
     }
 }
 
+/// Six threads of a convoy wait for one mutex nearly always; its holder sleeps.
+#[test]
+fn time_is_grouped_by_what_is_waited_for() {
+    if !common::need_root("samples all CPUs") {
+        return;
+    }
+    let target = start("convoy");
+    let profile = json(&target, &["record", "-d", "2s", "--group", "blocker", "--idle"]);
+    let groups = profile["groups"].as_array().expect("groups");
+    let threads = |name: &str| {
+        let found: Vec<_> = groups
+            .iter()
+            .filter(|group| group["name"].as_str().is_some_and(|group| group.starts_with(name)))
+            .collect();
+        assert_eq!(found.len(), 1, "{name}: {profile:#}");
+        let threads = found[0]["threads"].as_array().expect("a list").len();
+        (found[0]["wall_ms"].as_f64().expect("a number"), threads)
+    };
+    let (waited, waiting) = threads("mutex 0x");
+    assert!((6..=7).contains(&waiting), "the keeper waits for it too, when it is late: {waiting}");
+    // Of 12 s: all but 1 of 85 ms.
+    assert!(waited > 9_000.0, "{waited} ms");
+    assert!(threads("(sleeps)").0 > 1_500.0);
+}
+
 /// Returns the exit code of `dump --check-deadlock`, and what it writes.
 fn check_deadlock(target: &Running, options: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));

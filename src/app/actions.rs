@@ -211,7 +211,8 @@ impl AppState {
             Grouping::Rules => Grouping::Name,
             Grouping::Name => Grouping::Thread,
             Grouping::Thread => Grouping::Process,
-            Grouping::Process => Grouping::None,
+            Grouping::Process => Grouping::Blocker,
+            Grouping::Blocker => Grouping::None,
             // Cycling through the groupings keeps the pattern of the command line.
             Grouping::None => match &self.config.settings.grouping {
                 Grouping::Frame(pattern) => Grouping::Frame(pattern.clone()),

@@ -163,7 +163,7 @@ pub const TABLE: &[Binding] = &[
     bind(&[Char('<')], Action::SortLeft, VIEWS, SHOW, "sort by the column to the left"),
     bind(&[Char('>')], Action::SortRight, VIEWS, SHOW, "sort by the column to the right"),
     bind(&[Char('R')], Action::SortReverse, VIEWS, SHOW, "reverse the order"),
-    bind(&[Char('t')], Action::NextGrouping, VIEWS, SHOW, "group threads by: rules, name, thread, process, none").hint(9, "group"),
+    bind(&[Char('t')], Action::NextGrouping, VIEWS, SHOW, "group threads by: rules, name, thread, process, blocker, none").hint(9, "group"),
     bind(&[Char('b')], Action::NextRollUp, VIEWS, SHOW, "one row per function, line, class, package or module"),
     bind(&[Char('f')], Action::Filters, VIEWS, SHOW, "filters: interesting, focus, ignore, hide, no kernel, threads, daemons, minimum percent").hint(11, "filter"),
     bind(&[Char('i')], Action::ShowIdle, VIEWS, SHOW, "show or hide time spent waiting for work").hint(6, "idle"),

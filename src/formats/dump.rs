@@ -179,7 +179,7 @@ fn write_frames(frames: &[(Location, Role)], page: &mut Page<'_>) -> io::Result<
 /// `waiting for monitor of com.acme.TaxTable 0x7f5a01c8, held by scheduling-1 (4711)`; where that
 /// is too long, the holder has a line of its own.
 fn waiting_for(blocker: &Blocker, tables: &Tables, width: usize) -> Vec<String> {
-    let class = blocker.class.as_ref().map(|class| format!(" of {class}")).unwrap_or_default();
+    let name = blocker.kind.name_of(blocker.class.as_deref(), blocker.object);
     let held = match blocker.holder {
         Holder::Unknown => String::new(),
         Holder::Free => "just released".into(),
@@ -190,7 +190,7 @@ fn waiting_for(blocker: &Blocker, tables: &Tables, width: usize) -> Vec<String> 
         Holder::Readers(count) => format!("held by {count} readers"),
         Holder::Unmounted => "held by a virtual thread that does not run".into(),
     };
-    let what = format!("waiting for {}{class} {:#x}", blocker.kind.word(), blocker.object);
+    let what = format!("waiting for {name}");
     match (held.is_empty(), ascii(&format!("{what}, {held}"))) {
         (true, _) => vec![fit(&what, width)],
         (false, whole) if whole.len() <= width => vec![whole.into_owned()],

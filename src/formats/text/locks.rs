@@ -5,7 +5,7 @@ use std::io;
 use super::{Page, Report, WIDTH, seconds};
 use crate::formats::ascii::{ascii, fit, wrap};
 use crate::model::facts::tables::Holder;
-use crate::model::projection::{HeldBy, Lock, Place, Stuck};
+use crate::model::projection::{HeldBy, Place, Stuck};
 
 /// Maximum locks, and maximum holders of each.
 const LOCKS: usize = 10;
@@ -30,9 +30,8 @@ fn stuck_line(report: &Report<'_>, stuck: &Stuck) -> String {
     let mut line =
         format!("  {:<15}  {}", fit(&stuck.name, 15), innermost(&stuck.place, WIDTH / 2));
     if let Some(blocker) = report.snapshot.tables.blocker(stuck.blocker) {
-        let object = format!("{:#x}", blocker.object);
-        let class = blocker.class.as_ref().map(|class| format!(" of {class}")).unwrap_or_default();
-        line.push_str(&format!(", waits for {}{} {object}", blocker.kind.word(), ascii(&class)));
+        let what = blocker.kind.name_of(blocker.class.as_deref(), blocker.object);
+        line.push_str(&format!(", waits for {}", ascii(&what)));
     }
     line
 }
@@ -51,7 +50,8 @@ pub fn locks(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
             lock.threads,
             seconds(lock.longest_ns)
         );
-        line.push_str(&fit(&what(lock), WIDTH - line.len()));
+        let what = lock.kind.name_of(lock.class.as_deref(), lock.object);
+        line.push_str(&fit(&what, WIDTH - line.len()));
         page.line(&line)?;
         if let Some((place, _)) = lock.waiting_in.first() {
             place_lines(page, "waits in", place)?;
@@ -66,12 +66,6 @@ pub fn locks(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         0 => Ok(()),
         more => page.line(&format!("  and {more} more")),
     }
-}
-
-/// `monitor of com.acme.TaxTable 0x7f5a01c8`.
-fn what(lock: &Lock) -> String {
-    let class = lock.class.as_ref().map(|class| format!(" of {class}")).unwrap_or_default();
-    format!("{}{} {:#x}", lock.kind.word(), ascii(&class), lock.object)
 }
 
 /// Writes the functions of a place, outermost first, after a word.

@@ -353,8 +353,8 @@ impl<'a> Reader<'a> {
         if let Some(trend) = &mut self.trend {
             trend.count(state, weights);
         }
-        let who = (key.thread, key.name);
-        let group = self.groups.of(self.snapshot, self.settings, self.rows, who, path.group);
+        let Reader { snapshot, settings, rows, .. } = *self;
+        let group = self.groups.of(snapshot, settings, rows, key, state, path.group);
         let thread = self.thread(key.thread);
         let kind = self.snapshot.tables.kind(key.name);
         if kind == ThreadKind::Internal && weights.cpu_ns > 0 {

@@ -1,15 +1,19 @@
 //! Assigns threads to groups.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::locks::LockKey;
 use super::rows::Rows;
+use crate::model::facts::fact::FactKey;
 use crate::model::facts::snapshot::Snapshot;
-use crate::model::facts::tables::NameId;
+use crate::model::facts::tables::{BlockerId, NameId, Tables};
 use crate::model::projection::settings::{Grouping, Settings};
 use crate::model::vocabulary::frame::{ThreadKey, ThreadKind};
+use crate::model::vocabulary::state::State;
 use crate::model::vocabulary::thread_name_rules::{by_rules, internal_name};
 
 /// The group of stacks without a frame that matches, under [`Grouping::Frame`].
@@ -20,6 +24,41 @@ pub const ALL: &str = "(all)";
 /// name. (So far HotSpot is the only runtime whose own threads are recognized.)
 pub const INTERNAL: &str = "[JVM]";
 
+/// Between the name of a lock and its process, under [`Grouping::Blocker`] of several processes.
+pub(in crate::model) const OF_PROCESS: &str = " of process ";
+
+/// What a thread does for which no blocker is known, under [`Grouping::Blocker`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Doing {
+    NotWaiting,
+    InputOutput,
+    Sleeping,
+    Stopped,
+    Unknown,
+}
+
+impl Doing {
+    fn of(state: State) -> Doing {
+        match state {
+            State::Run | State::Rdy => Doing::NotWaiting,
+            State::Io | State::Poll | State::Disk => Doing::InputOutput,
+            State::Sleep => Doing::Sleeping,
+            State::Stopped => Doing::Stopped,
+            State::Lock | State::Wait => Doing::Unknown,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Doing::NotWaiting => "(not waiting)",
+            Doing::InputOutput => "(waits for input or output)",
+            Doing::Sleeping => "(sleeps)",
+            Doing::Stopped => "(stopped)",
+            Doing::Unknown => "(waits for something unknown)",
+        }
+    }
+}
+
 /// The property that decides a fact's group.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Key {
@@ -28,6 +67,8 @@ enum Key {
     Process(u32),
     /// The first matching frame, a location of [`Rows`].
     Frame(Option<u32>),
+    Lock(LockKey),
+    Doing(Doing),
     All,
 }
 
@@ -51,12 +92,68 @@ pub(super) struct Groups {
     labels: Vec<Label>,
     by_label: HashMap<Label, u32>,
     by_key: FxHashMap<Key, u32>,
+    locks: Locks,
+}
+
+/// The locks that groups are named after, under [`Grouping::Blocker`].
+#[derive(Default)]
+struct Locks {
+    /// The first class that is known of each.
+    classes: FxHashMap<LockKey, Option<Arc<str>>>,
+    /// Number of blockers that were read.
+    read: usize,
+    of_several_processes: bool,
+}
+
+impl Locks {
+    /// Reads new blockers. Returns whether locks that were known have another name.
+    fn update(&mut self, snapshot: &Snapshot) -> bool {
+        let several = snapshot.targets.len() > 1;
+        let mut changed = std::mem::replace(&mut self.of_several_processes, several) != several;
+        let count = snapshot.tables.blocker_count();
+        for id in self.read..count {
+            let Some(blocker) = snapshot.tables.blocker(BlockerId(id as u32 + 1)) else { continue };
+            let known = self.classes.entry(LockKey::of(blocker));
+            let is_known = matches!(known, Entry::Occupied(_));
+            let class = known.or_default();
+            if let (None, Some(found)) = (&class, &blocker.class) {
+                *class = Some(found.clone());
+                changed |= is_known;
+            }
+        }
+        self.read = self.read.max(count);
+        changed
+    }
+
+    fn key(tables: &Tables, blocker: BlockerId, state: State) -> Key {
+        match tables.blocker(blocker) {
+            Some(blocker) => Key::Lock(LockKey::of(blocker)),
+            None => Key::Doing(Doing::of(state)),
+        }
+    }
+
+    fn name(&self, lock: LockKey) -> String {
+        let class = self.classes.get(&lock).and_then(|class| class.as_deref());
+        let name = lock.kind.name_of(class, lock.object);
+        match self.of_several_processes {
+            true => format!("{name}{OF_PROCESS}{}", lock.pid),
+            false => name,
+        }
+    }
 }
 
 impl Groups {
     /// Drops all groups, after a change of settings.
     pub(super) fn forget(&mut self) {
         *self = Groups::default();
+    }
+
+    /// Reads what changed in the snapshot.
+    pub(super) fn update(&mut self, snapshot: &Snapshot, settings: &Settings) {
+        if matches!(settings.grouping, Grouping::Blocker) && self.locks.update(snapshot) {
+            let locks = std::mem::take(&mut self.locks);
+            *self = Groups { locks, ..Groups::default() };
+        }
     }
 
     /// Limits the memory for a target that continuously creates threads and names.
@@ -66,19 +163,23 @@ impl Groups {
         }
     }
 
-    /// Returns the group of a fact; `frame` is the first matching frame, under [`Grouping::Frame`].
+    /// Returns the group of a fact in this state; `frame` is the first matching frame, under
+    /// [`Grouping::Frame`].
     pub(super) fn of(
         &mut self,
         snapshot: &Snapshot,
         settings: &Settings,
         rows: &Rows,
-        (thread, name): (ThreadKey, NameId),
+        fact: &FactKey,
+        state: State,
         frame: Option<u32>,
     ) -> u32 {
+        let FactKey { thread, name, .. } = *fact;
         let key = match settings.grouping {
             Grouping::Rules | Grouping::Name => Key::Name(name),
             Grouping::Thread => Key::Thread(thread),
             Grouping::Process => Key::Process(thread.pid),
+            Grouping::Blocker => Locks::key(&snapshot.tables, fact.blocker, state),
             Grouping::None => Key::All,
             Grouping::Frame(_) => Key::Frame(frame),
         };
@@ -102,6 +203,11 @@ impl Groups {
                     None => thread.pid.to_string().into(),
                 }
             }
+            Grouping::Blocker => match key {
+                Key::Lock(lock) => self.locks.name(lock).into(),
+                Key::Doing(doing) => doing.name().into(),
+                _ => ALL.into(),
+            },
             Grouping::None => ALL.into(),
             Grouping::Frame(_) => {
                 frame.map_or_else(|| NO_MATCH.into(), |l| rows.location(l).function.clone())

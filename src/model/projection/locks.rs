@@ -87,6 +87,10 @@ pub(super) fn deadlocks(snapshot: &Snapshot, rows: &Rows, verdicts: &Verdicts) -
 }
 
 impl Lock {
+    fn key(&self) -> LockKey {
+        LockKey { pid: self.pid, object: self.object, kind: self.kind }
+    }
+
     /// Returns the known holder for which threads waited longest.
     pub fn main_holder(&self) -> Option<&HeldBy> {
         self.holders
@@ -131,8 +135,20 @@ struct Wait {
     cell: u32,
 }
 
-/// A lock's process, address and kind.
-type LockKey = (u32, u64, BlockerKind);
+/// What makes two blockers one lock.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct LockKey {
+    pub pid: u32,
+    pub object: u64,
+    pub kind: BlockerKind,
+}
+
+impl LockKey {
+    pub fn of(blocker: &Blocker) -> LockKey {
+        let Blocker { pid, object, kind, .. } = *blocker;
+        LockKey { pid, object, kind }
+    }
+}
 
 impl Waited {
     /// Adds a fact of this cell.
@@ -168,7 +184,7 @@ impl Waited {
         for (wait, weights) in &self.by_wait {
             let blocker = snapshot.tables.blocker(wait.blocker);
             let Some(blocker) = blocker.filter(|found| is_lock(found)) else { continue };
-            let key = (blocker.pid, blocker.object, blocker.kind);
+            let key = LockKey::of(blocker);
             let place = places.of(wait.stack);
             sums.entry(key).or_default().add(blocker, place, wait.thread, weights, &mut places);
             let of_node = (attached[wait.cell as usize], key, Held::of(blocker.holder));
@@ -181,7 +197,7 @@ impl Waited {
         let mut by_node = LocksOfNodes::default();
         for ((node, key, held), (holder, ns)) in of_nodes.into_iter().filter(|(at, _)| at.0 != NONE)
         {
-            let lock = locks.iter().position(|lock| (lock.pid, lock.object, lock.kind) == key);
+            let lock = locks.iter().position(|lock| lock.key() == key);
             let wait = lock.map(|lock| NodeWait {
                 lock: lock as u32,
                 held,
@@ -385,7 +401,7 @@ impl Sum {
             ns;
     }
 
-    fn lock(self, (pid, object, kind): (u32, u64, BlockerKind), places: &Places<'_>) -> Lock {
+    fn lock(self, LockKey { pid, object, kind }: LockKey, places: &Places<'_>) -> Lock {
         let (longest_ns, longest_from, longest_thread) = match self.longest {
             Some((ns, std::cmp::Reverse(from), thread)) => (ns, from, thread),
             None => (0, 0, ThreadKey::unknown(pid)),

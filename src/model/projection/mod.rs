@@ -85,6 +85,7 @@ pub use common_waits::{Busy, CommonWait};
 pub use confidence::{Confidence, HITS_NEEDED, confidence, seconds_for_one_percent};
 pub use filter::role_of;
 pub use findings::{About, Finding, Kind, More, Wording, asked as asked_for_findings, findings};
+pub(in crate::model) use group::OF_PROCESS;
 pub use group::{ALL, INTERNAL, NO_MATCH};
 pub(in crate::model) use idle_marks::{Mark, mark};
 pub use label::{Label, label};
@@ -529,6 +530,7 @@ impl Projector {
             self.groups.forget();
         }
         self.groups.bound();
+        self.groups.update(snapshot, settings);
         self.verdicts.update(&snapshot.tables, &self.rows, settings);
     }
 }

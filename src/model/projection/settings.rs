@@ -122,6 +122,8 @@ pub enum Grouping {
     Name,
     Thread,
     Process,
+    /// What it waits for: one group per lock.
+    Blocker,
     None,
     /// The first (outermost) frame that matches.
     Frame(regex::Regex),
@@ -134,6 +136,7 @@ impl Grouping {
             Grouping::Name => "name",
             Grouping::Thread => "thread",
             Grouping::Process => "process",
+            Grouping::Blocker => "blocker",
             Grouping::None => "none",
             Grouping::Frame(_) => "frame",
         }

@@ -81,6 +81,23 @@ impl BlockerKind {
         }
     }
 
+    /// Returns the name of one such object: `monitor of com.acme.TaxTable 0x7f5a01c8`.
+    pub fn name_of(self, class: Option<&str>, object: u64) -> String {
+        let what = match class {
+            // Whatever it is, the class says it.
+            Some(class) if self == BlockerKind::Parked => class.to_owned(),
+            Some(class) => format!("{} of {class}", self.word()),
+            None => self.word().to_owned(),
+        };
+        match self {
+            // 0: not proven; of a child, any.
+            _ if object == 0 => what,
+            // As other tools print them.
+            BlockerKind::FileLock | BlockerKind::Child => format!("{what} {object}"),
+            _ => format!("{what} {object:#x}"),
+        }
+    }
+
     /// Returns whether a thread that has it keeps all others out, so that a cycle of waits never
     /// ends.
     pub fn is_exclusive(self) -> bool {
@@ -126,6 +143,25 @@ pub struct RawBlocker {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_object_is_named_by_kind_class_and_number() {
+        let names = [
+            BlockerKind::Monitor.name_of(Some("com.acme.TaxTable"), 0x7f5a_01c8),
+            BlockerKind::Parked.name_of(Some("com.acme.Gate"), 16),
+            BlockerKind::Mutex.name_of(None, 0x5510),
+            BlockerKind::FileLock.name_of(None, 4711),
+            BlockerKind::Child.name_of(None, 0),
+        ];
+        let expected = [
+            "monitor of com.acme.TaxTable 0x7f5a01c8",
+            "com.acme.Gate 0x10",
+            "mutex 0x5510",
+            "file lock 4711",
+            "child",
+        ];
+        assert_eq!(names, expected);
+    }
 
     #[test]
     fn numbers_of_kinds_are_kept() {

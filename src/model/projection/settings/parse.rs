@@ -44,13 +44,14 @@ fn shown(text: &str) -> String {
 }
 
 impl Grouping {
-    /// Parses `rules`, `name`, `thread`, `process`, `none` or `frame:REGEX`.
+    /// Parses `rules`, `name`, `thread`, `process`, `blocker`, `none` or `frame:REGEX`.
     pub fn parse(text: &str) -> Result<Grouping, String> {
         Ok(match text {
             "rules" => Grouping::Rules,
             "name" => Grouping::Name,
             "thread" => Grouping::Thread,
             "process" => Grouping::Process,
+            "blocker" => Grouping::Blocker,
             "none" => Grouping::None,
             _ => match text.strip_prefix("frame:") {
                 Some("") => {
@@ -59,7 +60,7 @@ impl Grouping {
                 Some(regex) => Grouping::Frame(pattern(regex)?),
                 None => {
                     return Err(format!(
-                        "`{}` is none of rules, name, thread, process, none, frame:REGEX",
+                        "`{}` is none of rules, name, thread, process, blocker, none, frame:REGEX",
                         shown(text)
                     ));
                 }
@@ -233,7 +234,8 @@ mod tests {
         assert!(Grouping::parse("frame:").is_err() && Grouping::parse("frame:(").is_err());
         assert_eq!(
             Grouping::parse("colour").map(|g| g.word()),
-            Err("`colour` is none of rules, name, thread, process, none, frame:REGEX".into())
+            Err("`colour` is none of rules, name, thread, process, blocker, none, frame:REGEX"
+                .into())
         );
     }
 }

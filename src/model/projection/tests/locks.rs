@@ -3,6 +3,7 @@
 use super::*;
 use crate::model::facts::snapshot::{Deadlock, ThreadNow};
 use crate::model::facts::tables::{Blocker, BlockerId, Holder, NameId, StackId};
+use crate::model::projection::settings::Grouping;
 use crate::model::projection::settings::Level;
 use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::frame::SECOND;
@@ -293,4 +294,51 @@ fn names_and_stacks_that_tables_lack_do_no_harm() {
     assert_eq!(world.project(&mine()).locks[0].holder_count, 1);
     world.facts.last_mut().expect("just added").0.blocker = BlockerId(1 << 30);
     assert!(world.project(&mine()).locks.is_empty());
+}
+
+#[test]
+fn threads_can_be_grouped_by_what_they_wait_for() {
+    let settings = Settings { grouping: Grouping::Blocker, idle: true, ..Settings::default() };
+    let groups = |projector: &mut Projector, world: &World, snapshot: &Snapshot| {
+        let projection = world.project_with(projector, snapshot, &settings);
+        let text = |group: &Group| {
+            format!("{}={}/{}", group.name, group.total.wall_ns, group.threads.len())
+        };
+        let order = projection.ordered(&settings).groups();
+        order.iter().map(|at| text(&projection.groups[*at as usize])).collect::<Vec<_>>().join(", ")
+    };
+    let lock = |class: Option<&str>, holder| Blocker {
+        kind: BlockerKind::Monitor,
+        pid: 1,
+        object: 16,
+        class: class.map(Into::into),
+        holder,
+    };
+    let mut world = World::new();
+    world.waits("a", 9, lock(None, Holder::Free));
+    world.waits("b", 1, lock(None, Holder::Unknown));
+    world.fact("a", "run", State::Run, 2 * MS);
+    world.fact("a", "park", State::Wait, 3 * MS);
+    let mut projector = Projector::default();
+    let first = world.snapshot();
+    assert_eq!(
+        groups(&mut projector, &world, &first),
+        "monitor 0x10=10000000/2, (waits for something unknown)=3000000/1, (not waiting)=2000000/1"
+    );
+    // All waits get the class that is found later, and the process once there are two.
+    world.waits("b", 10, lock(Some("Tax"), Holder::Free));
+    let mut second = world.snapshot();
+    let start = "monitor of Tax 0x10=20000000/2, ";
+    assert!(groups(&mut projector, &world, &second).starts_with(start));
+    let mut other = second.targets[0].clone();
+    other.pid = 7;
+    second.targets = [second.targets[0].clone(), other].into();
+    let start = "monitor of Tax 0x10 of process 1=20000000/2, ";
+    assert!(groups(&mut projector, &world, &second).starts_with(start));
+    // Two locks at the same address of two processes are two.
+    world.waits("c", 5, Blocker { pid: 7, ..lock(Some("Tax"), Holder::Free) });
+    second.tables = world.snapshot().tables;
+    let text = groups(&mut projector, &world, &second);
+    assert!(text.contains(", monitor of Tax 0x10 of process 7=5000000/1"), "{text}");
+    assert_eq!(text, groups(&mut Projector::default(), &world, &second));
 }

@@ -10,7 +10,9 @@ use regex::Regex;
 pub(super) use self::oracle::row_name;
 use self::oracle::{Oracle, only_waits, rows, totals};
 use super::*;
+use crate::model::facts::tables::{Blocker, BlockerId, Holder};
 use crate::model::projection::settings::{Filters, Grouping, Level, RollUp, SortColumn};
+use crate::model::vocabulary::blocker::BlockerKind;
 
 /// Frames of random stacks: plain, in libraries, inlined, all idle kinds, a marker, the kernel's.
 const FRAMES: &[&str] = &[
@@ -47,12 +49,23 @@ const GROUPS: &[(&str, Option<&str>)] = &[
     ("work-", None),
 ];
 
+/// Kind, class and address of what threads wait for, with the name of the group by it. One lock has
+/// one name, also where its class was not always known.
+const BLOCKERS: &[(BlockerKind, Option<&str>, u64, &str)] = &[
+    (BlockerKind::Mutex, None, 16, "mutex 0x10"),
+    (BlockerKind::Mutex, None, 32, "mutex 0x20"),
+    (BlockerKind::Monitor, None, 32, "monitor of Tax 0x20"),
+    (BlockerKind::Monitor, Some("Tax"), 32, "monitor of Tax 0x20"),
+];
+
 #[derive(Clone, Debug)]
 pub(super) struct FactSpec {
     tid: u32,
     name: usize,
     stack: Vec<usize>,
     state: usize,
+    /// Of [`BLOCKERS`].
+    blocker: Option<usize>,
     wall_ns: u64,
     cpu_ns: u64,
     hits: u32,
@@ -67,11 +80,12 @@ prop_compose! {
         name in 0..NAMES.len(),
         stack in prop::collection::vec(0..FRAMES.len(), 0..7),
         state in 0..State::COUNT,
+        blocker in prop::option::of(0..BLOCKERS.len()),
         (wall_ns, cpu_ns) in (0u64..50, 0u64..50),
         (hits, cpu_hits) in (0u32..4, 0u32..3),
         (longest_ns, longest_from) in (0u64..5, 0u64..100),
     ) -> FactSpec {
-        FactSpec { tid, name, stack, state, wall_ns, cpu_ns, hits: hits + cpu_hits, cpu_hits, longest_ns, longest_from }
+        FactSpec { tid, name, stack, state, blocker, wall_ns, cpu_ns, hits: hits + cpu_hits, cpu_hits, longest_ns, longest_from }
     }
 }
 
@@ -92,6 +106,16 @@ impl FactSpec {
 
 pub(super) fn world(facts: &[FactSpec]) -> World {
     let mut world = World::new();
+    let blockers = BLOCKERS.iter().map(|(kind, class, object, _)| {
+        world.interner.blocker(Blocker {
+            kind: *kind,
+            pid: 1,
+            object: *object,
+            class: class.map(Into::into),
+            holder: Holder::Unknown,
+        })
+    });
+    let blockers: Vec<BlockerId> = blockers.collect();
     for fact in facts {
         let stack: Vec<&str> = fact.stack.iter().map(|frame| FRAMES[*frame]).collect();
         let thread = ThreadKey { pid: 1, tid: fact.tid, start: 1 };
@@ -105,6 +129,9 @@ pub(super) fn world(facts: &[FactSpec]) -> World {
                 longest_ns: fact.longest_ns,
                 longest_from: if fact.longest_ns > 0 { fact.longest_from } else { 0 },
             };
+        if let Some(blocker) = fact.blocker {
+            world.facts.last_mut().expect("just added").0.blocker = blockers[blocker];
+        }
     }
     world
 }
@@ -156,6 +183,7 @@ fn grouping() -> impl Strategy<Value = Grouping> {
         Grouping::Name,
         Grouping::Thread,
         Grouping::Process,
+        Grouping::Blocker,
         Grouping::None,
         frame,
     ])
@@ -199,6 +227,31 @@ fn everything(facts: &[FactSpec]) -> Totals {
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
+
+    #[test]
+    fn every_grouping_has_the_same_totals(
+        facts in prop::collection::vec(fact(), 0..30),
+        settings in settings(),
+        other in grouping(),
+    ) {
+        // Names of groups decide which threads that filter shows.
+        let mut settings = settings;
+        settings.filters.threads.on = false;
+        let mut world = world(&facts);
+        let one = world.project(&settings);
+        let other = world.project(&Settings { grouping: other, ..settings });
+        prop_assert_eq!(without_off(one.total), without_off(other.total));
+        let hidden = |of: &Projection| of.hidden.parts().map(|part| without_off(*part));
+        prop_assert_eq!(hidden(&one), hidden(&other));
+        prop_assert_eq!(
+            without_off(sum(one.groups.iter().map(|group| &group.total))),
+            without_off(sum(other.groups.iter().map(|group| &group.total)))
+        );
+        let locks = |of: &Projection| -> Vec<(u64, u64, u32)> {
+            of.locks.iter().map(|lock| (lock.object, lock.waited_ns, lock.threads)).collect()
+        };
+        prop_assert_eq!(locks(&one), locks(&other));
+    }
 
     #[test]
     fn a_projection_is_what_the_words_mean(

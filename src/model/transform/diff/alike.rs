@@ -7,8 +7,9 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::model::facts::tables::{FrameKind, Location};
-use crate::model::projection::Projection;
 use crate::model::projection::settings::{Grouping, RollUp};
+use crate::model::projection::{OF_PROCESS, Projection};
+use crate::model::vocabulary::blocker::BlockerKind;
 
 /// The identity of a row in both profiles.
 #[derive(PartialEq, Eq, Hash)]
@@ -76,7 +77,7 @@ impl Alike {
     }
 }
 
-/// Returns a group's name without pid or tid, which differ between the profiles.
+/// Returns a group's name without pid, tid or address, which differ between the profiles.
 pub(super) fn group(name: &Arc<str>, grouping: &Grouping) -> Arc<str> {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match grouping {
@@ -90,6 +91,18 @@ pub(super) fn group(name: &Arc<str>, grouping: &Grouping) -> Arc<str> {
             Some((name, tid)) if tid.strip_suffix(')').is_some_and(digits) => name.into(),
             _ => name.clone(),
         },
+        // `monitor of com.acme.TaxTable 0x7f5a01c8 of process 4321`, `child 4322`
+        Grouping::Blocker => {
+            let lock = match name.rsplit_once(OF_PROCESS) {
+                Some((lock, pid)) if digits(pid) => lock,
+                _ => name,
+            };
+            match lock.rsplit_once(' ') {
+                Some((what, at)) if at.starts_with("0x") => what.into(),
+                Some((what, _)) if what == BlockerKind::Child.word() => what.into(),
+                _ => lock.into(),
+            }
+        }
         _ => name.clone(),
     }
 }

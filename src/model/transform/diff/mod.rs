@@ -152,7 +152,8 @@ pub fn diff(before: Side<'_>, after: Side<'_>, settings: &Settings, per: Per) ->
         groups: Vec::new(),
         nodes: Vec::new(),
         functions: Vec::new(),
-        groups_are_measured: !by_stack && !matches!(settings.grouping, Grouping::Frame(_)),
+        groups_are_measured: !by_stack
+            && !matches!(settings.grouping, Grouping::Frame(_) | Grouping::Blocker),
         quantile: 0.0,
     };
     let mut alike = Alike::new([before.projection, after.projection], settings.roll_up);

@@ -169,6 +169,10 @@ fn the_numbers_of_processes_and_threads_are_no_part_of_their_names() {
         (Grouping::Process, "42 app --port 80", "4711 app --port 80", "app --port 80"),
         (Grouping::Thread, "worker (7) (43)", "worker (7) (99)", "worker (7)"),
         (Grouping::Name, "worker (43)", "worker (43)", "worker (43)"),
+        (Grouping::Blocker, "monitor of X 0x7f", "monitor of X 0x80 of process 7", "monitor of X"),
+        (Grouping::Blocker, "child 42", "child 43", "child"),
+        (Grouping::Blocker, "file lock 42", "file lock 42", "file lock 42"),
+        (Grouping::Blocker, "(not waiting)", "(not waiting)", "(not waiting)"),
     ] {
         let settings = Settings { grouping, ..Settings::default() };
         let [before, after] =
@@ -186,10 +190,12 @@ fn totals_are_measured_unless_stacks_decide_what_is_in_them() {
     let settings = Settings::default();
     let diff = of(&before, &after, &settings, Per::Run);
     assert!(diff.change_of_group(&diff.groups[0]).is_resolved());
-    let by_frame =
-        Settings { grouping: Grouping::Frame(regex::Regex::new("f").expect("one")), ..settings };
-    let diff = of(&before, &after, &by_frame, Per::Run);
-    assert!(!diff.change_of_group(&diff.groups[0]).is_resolved());
+    let by_frame = Grouping::Frame(regex::Regex::new("f").expect("one"));
+    for grouping in [by_frame, Grouping::Blocker] {
+        let settings = Settings { grouping, ..settings.clone() };
+        let diff = of(&before, &after, &settings, Per::Run);
+        assert!(!diff.change_of_group(&diff.groups[0]).is_resolved());
+    }
 }
 
 #[test]

@@ -165,6 +165,16 @@ impl Oracle {
             Grouping::Name => name.to_owned(),
             Grouping::Thread => format!("{name} ({})", fact.tid),
             Grouping::Process => "1 shop --port 80".to_owned(),
+            Grouping::Blocker => match (fact.blocker, State::ALL[fact.state]) {
+                (Some(blocker), _) => BLOCKERS[blocker].3.to_owned(),
+                (None, State::Run | State::Rdy) => "(not waiting)".to_owned(),
+                (None, State::Io | State::Poll | State::Disk) => {
+                    "(waits for input or output)".to_owned()
+                }
+                (None, State::Sleep) => "(sleeps)".to_owned(),
+                (None, State::Stopped) => "(stopped)".to_owned(),
+                (None, State::Lock | State::Wait) => "(waits for something unknown)".to_owned(),
+            },
             Grouping::None => "(all)".to_owned(),
             Grouping::Frame(pattern) => match frames.iter().find(|l| pattern.is_match(&l.function))
             {
