@@ -18,9 +18,10 @@ use sampletop::config::Format;
 use sampletop::formats;
 use sampletop::formats::pprof::proto::Profile;
 use sampletop::model::facts::snapshot::Snapshot;
-use sampletop::model::facts::tables::Location;
+use sampletop::model::facts::tables::{Blocker, Holder, Location};
 use sampletop::model::projection::settings::{Filter, Metric, Range, RollUp, Settings};
 use sampletop::model::projection::{Projection, project};
+use sampletop::model::vocabulary::blocker::BlockerKind;
 use sampletop::model::vocabulary::state::State;
 use serde_json::Value;
 
@@ -232,6 +233,66 @@ fn labels_lines_and_remarks_are_there() {
     assert!(traces.contains("shop::pay<Item> /src/größe.c:7"), "{traces}");
     // The gzip header has no name and no time: equal profiles are equal files.
     assert_eq!(written(&snapshot, &whole()), written(&snapshot, &whole()));
+}
+
+/// Wall time by what was waited for, of the facts themselves.
+fn waits(snapshot: &Snapshot) -> BTreeMap<Vec<String>, i64> {
+    let tables = &snapshot.tables;
+    let mut sums = BTreeMap::new();
+    snapshot.history.read(whole().range, snapshot.at, &mut |key, weights| {
+        let labels = match tables.blocker(key.blocker) {
+            None => vec!["-".to_owned(); 3],
+            Some(Blocker { kind, class, object, holder, .. }) => vec![
+                match class {
+                    Some(class) if *kind == BlockerKind::Parked => class.to_string(),
+                    Some(class) => format!("{} of {class}", kind.word()),
+                    None => kind.word().to_owned(),
+                },
+                match (kind, object) {
+                    (_, 0) => "-".into(),
+                    (BlockerKind::FileLock | BlockerKind::Child, number) => number.to_string(),
+                    (_, address) => format!("0x{address:x}"),
+                },
+                match holder {
+                    Holder::Thread { name, .. } => tables.name(*name).to_string(),
+                    Holder::Foreign { pid, tid } => format!("thread {tid} of process {pid}"),
+                    Holder::Readers(count) => format!("{count} readers"),
+                    Holder::Unmounted => "a virtual thread that does not run".into(),
+                    Holder::Unknown | Holder::Free => "-".into(),
+                },
+            ],
+        };
+        *sums.entry(labels).or_insert(0) += weights.wall_ns as i64;
+    });
+    sums.retain(|_, sum| *sum != 0);
+    sums
+}
+
+#[test]
+fn waits_are_labelled_by_what_they_are_for() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for seed in [3, 4] {
+        let snapshot = sessions::session(seed, 120, false);
+        let bytes = written(&snapshot, &whole());
+        let by_blocker = by_labels(&bytes, "wall", &["blocker", "blocker_address", "held_by"]);
+        assert_eq!(by_blocker, waits(&snapshot), "seed {seed}");
+        assert!(by_blocker.keys().filter(|labels| labels[2] != "-").count() > 3, "{by_blocker:?}");
+        // Those that a user of pprof would choose.
+        std::fs::write(dir.path().join("p.pb.gz"), &bytes).expect("written");
+        let tags = go_tool(&["-tags", "-unit=ns", "p.pb.gz"], dir.path());
+        for label in ["blocker:", "blocker_address:", "held_by:"] {
+            assert!(tags.contains(label), "{label}: {tags}");
+        }
+        let mut of_blockers: BTreeMap<&str, i64> = BTreeMap::new();
+        for (labels, ns) in by_blocker.iter().filter(|(labels, _)| labels[0] != "-") {
+            *of_blockers.entry(&labels[0]).or_default() += ns;
+        }
+        let (name, ns) = of_blockers.into_iter().max_by_key(|(_, ns)| *ns).expect("there are some");
+        let focus = format!("-tagfocus=blocker=^{}$", regex::escape(name));
+        let shown =
+            go_tool(&["-top", "-unit=ns", "-sample_index=wall", &focus, "p.pb.gz"], dir.path());
+        assert!(shown.contains(&format!("for {ns}ns,")), "{name}: {shown}");
+    }
 }
 
 /// Time of every path of names: (group, path) -> (of its own by state, cpu, hits).

@@ -1,11 +1,13 @@
 //! The format of `go tool pprof` and others: profile.proto, packed by gzip.
 //!
-//! A sample is the time of one thread with one stack in one state: `samples` (hits), `cpu` and
-//! `wall` in ns. Where the metric is `off`, it is included too (wall minus cpu, so it may be below
-//! 0). Labels give the thread, group and state. Label `kind` marks threads that are daemons or the
-//! runtime's own; `idle` marks time spent waiting for work. Idle time is always included;
-//! `-tagignore=idle` excludes it. Code has no addresses in memory; functions are named already. A
-//! file with several builds has several mappings.
+//! A sample is the time of one thread with one stack in one state, waiting for one thing:
+//! `samples` (hits), `cpu` and `wall` in ns. Where the metric is `off`, it is included too (wall
+//! minus cpu, so it may be below 0). Labels give the thread, group and state. Label `kind` marks
+//! threads that are daemons or the runtime's own; `idle` marks time spent waiting for work. Of a
+//! wait, `blocker` says for what kind of lock or the like and of which class, `blocker_address` for
+//! which one, and `held_by` which thread held it. Idle time is always included; `-tagignore=idle`
+//! excludes it. Code has no addresses in memory; functions are named already. A file with several
+//! builds has several mappings.
 
 pub mod proto;
 
@@ -19,7 +21,7 @@ use prost::Message;
 
 use super::{FRAMELESS, base, dates, text};
 use crate::model::facts::snapshot::{Snapshot, Target};
-use crate::model::facts::tables::{FrameKind, Location};
+use crate::model::facts::tables::{Blocker, FrameKind, Holder, Location, Tables as Names};
 use crate::model::projection::settings::{Level, Metric, Settings};
 use crate::model::projection::{self, Frame, Sample, Samples};
 use crate::model::vocabulary::frame::ThreadKind;
@@ -84,7 +86,7 @@ struct What {
     first: Metric,
     period: Metric,
     /// Also gets whose code the innermost frame is.
-    labels: fn(&Sample, Option<Role>, &mut Tables) -> Vec<Label>,
+    labels: fn(&Sample, Option<Role>, &Names, &mut Tables) -> Vec<Label>,
     /// Samples with the same stack and labels are merged.
     merged: bool,
 }
@@ -106,6 +108,10 @@ pub const KIND: &str = "kind";
 const ROLE: &str = "role";
 const GROUP: &str = "group";
 const IDLE: &str = "idle";
+/// What a wait was for: kind and class; address; thread.
+const BLOCKER: &str = "blocker";
+const BLOCKER_ADDRESS: &str = "blocker_address";
+const HELD_BY: &str = "held_by";
 
 pub const NANOSECONDS: &str = "nanoseconds";
 
@@ -173,7 +179,7 @@ fn profile(
         }
         let value = types.iter().map(|(.., value)| value(sample)).collect();
         let role = sample.innermost.map(|at| frames[at as usize].role);
-        let label = (what.labels)(sample, role, &mut tables);
+        let label = (what.labels)(sample, role, &snapshot.tables, &mut tables);
         let next = profile.sample.len();
         let at = match what.merged {
             true => *merged.entry((location_id.clone(), label.clone())).or_insert(next),
@@ -218,7 +224,7 @@ fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn labels(sample: &Sample, role: Option<Role>, tables: &mut Tables) -> Vec<Label> {
+fn labels(sample: &Sample, role: Option<Role>, names: &Names, tables: &mut Tables) -> Vec<Label> {
     let mut labels = vec![
         text_label(tables, THREAD, &sample.name),
         text_label(tables, GROUP, &sample.group),
@@ -231,6 +237,9 @@ fn labels(sample: &Sample, role: Option<Role>, tables: &mut Tables) -> Vec<Label
     if sample.idle {
         labels.push(text_label(tables, IDLE, IDLE));
     }
+    if let Some(blocker) = names.blocker(sample.blocker) {
+        labels.extend(of_blocker(blocker, names, tables));
+    }
     // 0 stands for several.
     for (key, number) in [(PID, sample.thread.pid), (TID, sample.thread.tid)] {
         if number != 0 {
@@ -240,12 +249,38 @@ fn labels(sample: &Sample, role: Option<Role>, tables: &mut Tables) -> Vec<Label
     labels
 }
 
-fn group(sample: &Sample, _: Option<Role>, tables: &mut Tables) -> Vec<Label> {
+fn of_blocker(blocker: &Blocker, names: &Names, tables: &mut Tables) -> Vec<Label> {
+    let Blocker { kind, class, object, .. } = blocker;
+    let held_by = match blocker.holder {
+        Holder::Thread { name, .. } => Some(names.name(name).to_string()),
+        Holder::Foreign { pid, tid } => Some(format!("thread {tid} of process {pid}")),
+        Holder::Readers(count) => Some(format!("{count} readers")),
+        Holder::Unmounted => Some("a virtual thread that does not run".into()),
+        Holder::Unknown | Holder::Free => None,
+    };
+    let address = kind.number_of(*object);
+    [
+        Some((BLOCKER, kind.name_of(class.as_deref(), 0))),
+        address.map(|address| (BLOCKER_ADDRESS, address)),
+        held_by.map(|name| (HELD_BY, name)),
+    ]
+    .into_iter()
+    .flatten()
+    .map(|(key, text)| text_label(tables, key, &text))
+    .collect()
+}
+
+fn group(sample: &Sample, _: Option<Role>, _: &Names, tables: &mut Tables) -> Vec<Label> {
     vec![text_label(tables, GROUP, &sample.group)]
 }
 
-fn group_and_idle(sample: &Sample, role: Option<Role>, tables: &mut Tables) -> Vec<Label> {
-    let mut labels = group(sample, role, tables);
+fn group_and_idle(
+    sample: &Sample,
+    role: Option<Role>,
+    names: &Names,
+    tables: &mut Tables,
+) -> Vec<Label> {
+    let mut labels = group(sample, role, names, tables);
     labels.extend(sample.idle.then(|| text_label(tables, IDLE, IDLE)));
     labels
 }

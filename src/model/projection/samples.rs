@@ -1,5 +1,5 @@
-//! The shown facts of a range by thread, name, stack and state, for formats whose readers group and
-//! filter themselves. Their sums equal those of the projection.
+//! The shown facts of a range by thread, name, stack, state and blocker, for formats whose readers
+//! group and filter themselves. Their sums equal those of the projection.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use super::tree::Builder;
 use super::{Projector, newest};
 use crate::model::facts::history::FactKey;
 use crate::model::facts::snapshot::Snapshot;
-use crate::model::facts::tables::{Location, NameId, StackId};
+use crate::model::facts::tables::{BlockerId, Location, NameId, StackId};
 use crate::model::projection::settings::{Grouping, Settings};
 use crate::model::vocabulary::frame::{Ns, ThreadKey, ThreadKind};
 use crate::model::vocabulary::role::Role;
 use crate::model::vocabulary::state::State;
 
-/// The time of one thread with one stack in one state.
+/// The time of one thread with one stack in one state, waiting for one thing.
 #[derive(Clone, Debug)]
 pub struct Sample {
     pub thread: ThreadKey,
@@ -29,6 +29,8 @@ pub struct Sample {
     pub state: State,
     /// Time spent waiting for work.
     pub idle: bool,
+    /// What it waited for, where that is known.
+    pub blocker: BlockerId,
     /// The innermost shown frame, an index into [`Samples::frames`]; `None` if no frame is shown.
     pub innermost: Option<u32>,
     pub wall_ns: u64,
@@ -57,7 +59,7 @@ pub struct Samples {
     pub till: Ns,
     /// Each is on the stack of at least one sample.
     pub frames: Vec<Frame>,
-    /// Ordered by thread, name, stack and state.
+    /// Ordered by thread, name, stack, state and blocker.
     pub samples: Vec<Sample>,
 }
 
@@ -93,7 +95,7 @@ pub(super) fn samples_of(
     // the kernel reported.
     let mut found: Vec<_> = found.into_iter().collect();
     found.sort_unstable_by_key(|((key, state), _)| {
-        (key.thread, key.name, key.stack, *state, key.state)
+        (key.thread, key.name, key.stack, *state, key.state, key.blocker)
     });
 
     let woken = rows.wants_core_row(settings.roll_up);
@@ -159,6 +161,7 @@ pub(super) fn samples_of(
             group: group(&key, of.group),
             state,
             idle: of.idle,
+            blocker: key.blocker,
             innermost: (at != NONE).then(|| place[at as usize]),
             wall_ns: weight.wall_ns,
             cpu_ns: weight.cpu_ns,

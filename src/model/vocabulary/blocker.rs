@@ -89,12 +89,19 @@ impl BlockerKind {
             Some(class) => format!("{} of {class}", self.word()),
             None => self.word().to_owned(),
         };
+        match self.number_of(object) {
+            Some(number) => format!("{what} {number}"),
+            None => what,
+        }
+    }
+
+    /// Returns the object's address, or the number of a file or process, as other tools print them.
+    pub fn number_of(self, object: u64) -> Option<String> {
         match self {
-            // 0: not proven; of a child, any.
-            _ if object == 0 => what,
-            // As other tools print them.
-            BlockerKind::FileLock | BlockerKind::Child => format!("{what} {object}"),
-            _ => format!("{what} {object:#x}"),
+            // Not proven; of a child, any.
+            _ if object == 0 => None,
+            BlockerKind::FileLock | BlockerKind::Child => Some(object.to_string()),
+            _ => Some(format!("{object:#x}")),
         }
     }
 
