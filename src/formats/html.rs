@@ -12,10 +12,14 @@
 //! main.js      the user's choices, and their effects on the other parts
 //! ```
 //!
+//! A frame says for which locks its stacks waited, and who held them. Deadlocks and all locks are a
+//! table above the graph, as text has it.
+//!
 //! It shows what the settings show, idle time only with `--idle`; the metric, groups and filters
 //! can be changed on the page, and its rows: the user's own functions, or all. Names are data: the
 //! page sets them as text, never as markup.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
@@ -23,7 +27,7 @@ use serde::Serialize;
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::projection::settings::{Level, Settings};
-use crate::model::projection::{Ordered, Projection, Totals};
+use crate::model::projection::{Ordered, Projection, Totals, WaitOfNode};
 use crate::model::vocabulary::role::Role;
 use crate::model::vocabulary::state::State;
 
@@ -75,6 +79,10 @@ struct Data<'a> {
     title: String,
     conditions: String,
     head: String,
+    /// Deadlocks, and locks that threads waited for, as text has them.
+    locks: String,
+    /// Numbers of both.
+    lock_counts: [usize; 2],
     /// The initial metric: index into wall, cpu, off.
     metric: usize,
     /// ns; the duration over which THR and cores are averaged.
@@ -101,6 +109,12 @@ struct Tree<'a> {
     /// Own time of nodes: node, cpu ns, hits, hits on a core, then for each state its number and
     /// wall ns.
     own: Vec<Vec<u64>>,
+    /// What was waited for, and who held it, as far as `waits` refers to it.
+    locks: Vec<String>,
+    holders: Vec<String>,
+    /// Waits of the stacks that end at a node, in its order: node, index into `locks`, index into
+    /// `holders` or -1, ns.
+    waits: Vec<[i64; 4]>,
 }
 
 /// Returns the data as JSON that no name can break out of.
@@ -116,12 +130,16 @@ fn data(
     let projection = &projections[shown];
     let mut head = Vec::new();
     text::write_head(snapshot, settings, projection, &mut head)?;
+    let mut locks = Vec::new();
+    text::write_locks(snapshot, settings, projection, &mut locks)?;
     let functions =
         projections.each_ref().map(|projection| Functions::new(projection, settings.metric));
     let data = Data {
         title: trees::title(snapshot),
         conditions: trees::conditions(snapshot, settings, projection),
         head: String::from_utf8_lossy(&head).into_owned(),
+        locks: String::from_utf8_lossy(&locks).trim_matches('\n').to_owned(),
+        lock_counts: [projection.deadlocks.len(), projection.locks.len()],
         metric: settings.metric as usize,
         elapsed: projection.elapsed(),
         interval: snapshot.resolution(),
@@ -149,6 +167,9 @@ impl<'a> Tree<'a> {
         let named = functions.list.iter().zip(&functions.roles);
         let mut tree = Tree {
             functions: named.map(|(location, role)| function(location, *role)).collect(),
+            locks: (projection.locks.iter())
+                .map(|lock| lock.kind.name_of(lock.class.as_deref(), lock.object))
+                .collect(),
             ..Tree::default()
         };
         let marker = (FrameKind::Marker.word(), Role::Marker.word());
@@ -157,6 +178,7 @@ impl<'a> Tree<'a> {
         tree.functions.push(("all", "group", "", None, None, marker.1));
         tree.node(-1, frameless + 1, &Totals::default());
         let ordered = projection.ordered(settings);
+        let mut holders: HashMap<String, i64> = HashMap::new();
         for group in ordered.groups() {
             let group = &projection.groups[group as usize];
             let threads = u32::try_from(group.threads.len()).unwrap_or(u32::MAX);
@@ -171,6 +193,12 @@ impl<'a> Tree<'a> {
                         if projection.is_entry(node) {
                             tree.entries.push(at);
                         }
+                        for WaitOfNode { lock, holder, waited_ns } in projection.waits_of(node) {
+                            let next = holders.len() as i64;
+                            let holder = holder.map(|text| *holders.entry(text).or_insert(next));
+                            let ns = i64::try_from(waited_ns).unwrap_or(i64::MAX);
+                            tree.waits.push([at, lock.into(), holder.unwrap_or(-1), ns]);
+                        }
                         path.push(at);
                     }
                     Step::Leave(_) => drop(path.pop()),
@@ -180,6 +208,9 @@ impl<'a> Tree<'a> {
                 tree.node(path[0], frameless, &group.own);
             }
         }
+        let mut holders: Vec<(String, i64)> = holders.into_iter().collect();
+        holders.sort_by_key(|(_, at)| *at);
+        tree.holders = holders.into_iter().map(|(text, _)| text).collect();
         tree
     }
 

@@ -10,6 +10,8 @@ const line = () => page.locator('#line').textContent();
 const table = () => page.locator('#rows tr').evaluateAll((rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent)));
 const metric = (word) => page.locator('#metrics label', { hasText: word }).first().click();
 
+found.locks = await page.locator('#locks').evaluate((box) => (box.hidden ? '' : box.innerText + box.lastElementChild.textContent));
+
 found.rows.wall = await table();
 await metric('CPU');
 found.rows.cpu = await table();
@@ -24,7 +26,8 @@ found.tips = await page.evaluate(() => {
     for (let y = 5; y < box.height; y += 19) {
         for (let x = 1; x < box.width; x += 3) {
             canvas.dispatchEvent(new MouseEvent('mousemove', { clientX: box.left + x, clientY: box.top + y, bubbles: true }));
-            if (!tip.hidden) seen.set(tip.textContent, [tip.querySelector('b').textContent, tip.querySelector('dd').textContent]);
+            const waits = [...tip.querySelectorAll('.words')].map((words) => words.textContent).filter((text) => text.startsWith('waited for '));
+            if (!tip.hidden) seen.set(tip.textContent, [tip.querySelector('b').textContent, tip.querySelector('dd').textContent, waits]);
         }
     }
     canvas.dispatchEvent(new MouseEvent('mouseleave'));

@@ -1,8 +1,10 @@
 //! The page of format html, in a browser.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use sampletop::config::Format;
+use sampletop::formats::saved;
 use sampletop::model::projection::project;
 use sampletop::model::projection::settings::{Level, Metric, Settings};
 
@@ -158,6 +160,29 @@ fn a_browser_shows_the_page_and_walks_through_it() {
         stacks.iter().filter(|(stack, _)| stack[0] == group).map(|(_, time)| time[0]).sum();
     let (shown, step) = page_time(text("grouped").split("  ").nth(1).expect("a time"));
     is_near(shown, wanted, step, group);
+}
+
+#[test]
+fn a_frame_says_what_it_waited_for() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/saved/format-2.sampletop");
+    let file = std::fs::read(path).expect("a file of the repository");
+    let snapshot = saved::read(&file).expect("a profile").snapshot;
+    let bytes = written(Format::Html, &snapshot, &whole());
+    let Some(seen) = observe("html.mjs", "waits.html", &bytes, &["pthread_mutex_lock"]) else {
+        return;
+    };
+    assert_eq!(seen["complaints"], serde_json::json!([]));
+    let projection = project(&snapshot, &whole());
+    let table = seen["locks"].as_str().expect("text");
+    let title = format!("{} locks that threads waited for", projection.locks.len());
+    assert!(table.contains(&title) && table.contains("SECONDS WAITED"), "{table}");
+    // The frame of all has the lock with most waited time in the first place, or what it was held
+    // by most.
+    let tips = seen["tips"].as_array().expect("tips");
+    let all = tips.iter().find(|tip| tip[0] == "all").expect("the root");
+    let waits = texts(&all[2]);
+    assert_eq!(waits.len(), 3, "{all}");
+    assert!(waits.iter().any(|text| text.contains(", held by ")), "{waits:?}");
 }
 
 #[test]

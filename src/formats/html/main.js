@@ -79,6 +79,7 @@
       }
       const words = states.slice(0, 4).map(([state, ns]) => `${state} ${percent(ns, whole)}`);
       tip.append(bar, make('p', 'words', words.join(', ')));
+      for (const [text, ns] of profile.waitsOf(node).slice(0, 3)) tip.append(make('p', 'words', `${text}: ${time(ns)}`));
     }
     const box = tip.getBoundingClientRect();
     const x = Math.min(event.clientX + 14, innerWidth - box.width - 8);
@@ -152,6 +153,17 @@
   element('title').title = data.title;
   element('conditions').textContent = data.conditions;
   element('head').textContent = data.head;
+  const [deadlocks, locks] = data.lock_counts;
+  if (deadlocks + locks > 0) {
+    const several = (n, word) => `${n} ${word}${n === 1 ? '' : 's'}`;
+    const box = element('locks');
+    const parts = [deadlocks ? several(deadlocks, 'deadlock') : '', locks ? `${several(locks, 'lock')} that threads waited for` : ''];
+    box.hidden = false;
+    box.open = deadlocks > 0;
+    box.className = deadlocks > 0 ? 'stuck' : '';
+    box.firstElementChild.textContent = parts.filter((part) => part).join(', ');
+    box.lastElementChild.textContent = data.locks;
+  }
   choice('metrics', ['Wall', 'CPU', 'Off CPU'], chosen.metric, (at) => {
     chosen.metric = at;
     refresh();

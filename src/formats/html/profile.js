@@ -61,6 +61,19 @@ class Profile {
     return all.filter(([, ns]) => ns > 0).sort((a, b) => b[1] - a[1]);
   }
 
+  // Returns what the stacks of the subtree waited for, with its holder, as [text, ns], the longest
+  // first.
+  waitsOf(node) {
+    const { waits, locks, holders } = this.data;
+    const sums = new Map();
+    for (const [at, lock, holder, ns] of waits) {
+      if (at < node || at >= this.end[node]) continue;
+      const text = 'waited for ' + locks[lock] + (holder < 0 ? '' : ', ' + holders[holder]);
+      sums.set(text, (sums.get(text) ?? 0) + ns);
+    }
+    return [...sums].sort((a, b) => b[1] - a[1]);
+  }
+
   // Returns the time of each node under a metric, of one group (or all: -1), of stacks with one
   // function (or all: -1).
   view(metric, group, only) {
@@ -113,7 +126,7 @@ class Profile {
     const { data } = this;
     const kinds = data.states.length;
     const parents = [-1], names = [this.func[0]];
-    const own = [];
+    const own = [], waits = [];
     const places = new Map();
     const cpu = Float64Array.from(this.own[CPU]), hits = Float64Array.from(this.hits), cpuHits = Float64Array.from(this.cpuHits);
     for (let node = this.count - 1; node > 0; node--) {
@@ -137,8 +150,9 @@ class Profile {
       }
       const states = Array.from({ length: kinds }, (_, state) => [state, this.states[node * kinds + state]]);
       own.push([place, cpu[node], hits[node], cpuHits[node], ...states.filter(([, ns]) => ns > 0).flat()]);
+      for (const [wait, ...facts] of data.waits) if (wait >= node && wait < this.end[node]) waits.push([place, ...facts]);
     }
-    return Profile.ordered({ ...data, parents, names, own });
+    return Profile.ordered({ ...data, parents, names, own, waits });
   }
 
   // Returns the nodes of `data` in depth-first order, as a profile requires.
@@ -154,7 +168,8 @@ class Profile {
       names.push(data.names[node]);
       for (const child of children[node].reverse()) todo.push(child);
     }
-    return new Profile({ ...data, entries: [], parents, names, own: data.own.map(([node, ...figures]) => [place[node], ...figures]) });
+    const moved = (list) => list.map(([node, ...figures]) => [place[node], ...figures]);
+    return new Profile({ ...data, entries: [], parents, names, own: moved(data.own), waits: moved(data.waits) });
   }
 
   // Returns whether there are too few observations for a reliable figure, each of them short.

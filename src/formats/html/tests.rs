@@ -1,8 +1,12 @@
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::*;
 use crate::formats::fixture::{self, Stack, ran, service, stack, waited};
-use crate::model::projection::settings::Metric;
+use crate::model::facts::tables::Holder;
+use crate::model::projection::settings::{Metric, Range};
+use crate::model::vocabulary::blocker::BlockerKind;
 
 fn written(stacks: &[Stack], settings: &Settings) -> String {
     let mut out = Vec::new();
@@ -114,4 +118,59 @@ fn depth_is_no_matter() {
     let deep: Vec<&str> = std::iter::repeat_n("r", 20_000).collect();
     let data = read(&written(&[stack("g", &deep, ran(1, 1))], &Settings::default()));
     assert_eq!(numbers(&data["levels"][1]["parents"]).len(), 20_002);
+}
+
+/// A session with random blockers, read from a file.
+fn session_with_locks() -> Snapshot {
+    let file = include_bytes!("../../../tests/saved/format-2.sampletop");
+    crate::formats::saved::read(file).expect("a profile").snapshot
+}
+
+#[test]
+fn a_frame_has_what_its_stacks_waited_for_and_who_held_it() {
+    let snapshot = session_with_locks();
+    let range = Range::Cumulative { since: None };
+    let settings = Settings { range, idle: true, level: Level::All, ..Settings::default() };
+    let mut page = Vec::new();
+    write(&snapshot, &settings, &mut page).expect("memory takes everything");
+    let data = read(&String::from_utf8(page).expect("UTF-8"));
+    let projection = trees::project(&snapshot, &settings);
+    assert!(projection.locks.len() >= 5);
+    let tree = &data["levels"][1];
+    let mut sums = vec![0; projection.locks.len()];
+    let mut by_holder: BTreeMap<(usize, &str), u64> = BTreeMap::new();
+    let nodes = tree["parents"].as_array().expect("nodes").len() as i64;
+    for wait in tree["waits"].as_array().expect("waits") {
+        let [node, lock, holder, ns] = numbers(wait)[..] else { panic!("{wait}") };
+        assert!((0..nodes).contains(&node));
+        sums[lock as usize] += ns as u64;
+        let text = tree["holders"][holder.max(0) as usize].as_str().expect("text");
+        let text = if holder < 0 { "" } else { text };
+        *by_holder.entry((lock as usize, text)).or_default() += ns as u64;
+    }
+    for (nth, lock) in projection.locks.iter().enumerate() {
+        assert_eq!(sums[nth], lock.waited_ns);
+        let class = lock.class.as_ref().map(|class| format!(" of {class}")).unwrap_or_default();
+        let name = tree["locks"][nth].as_str().expect("a name");
+        assert!(name.starts_with(&format!("{}{class}", lock.kind.word())), "{name}");
+        // A thread that holds it is said with its name, with the time of all its places.
+        for held in &lock.holders {
+            let Holder::Thread { .. } = held.holder else { continue };
+            let of_end = lock.kind == BlockerKind::ThreadEnd;
+            let text = format!("{} {}", if of_end { "of" } else { "held by" }, held.name);
+            assert!(by_holder[&(nth, &*text)] >= held.waited_ns, "{name} {text}: {by_holder:?}");
+        }
+    }
+    let text = data["locks"].as_str().expect("text");
+    assert!(
+        text.starts_with("LOCKS    SECONDS WAITED") && text.contains("held by work-"),
+        "{text}"
+    );
+    assert_eq!(numbers(&data["lock_counts"]), [0, projection.locks.len() as i64]);
+}
+
+#[test]
+fn without_locks_there_is_no_table_of_them() {
+    let data = read(&written(&service(), &Settings::default()));
+    assert_eq!((&data["locks"], numbers(&data["lock_counts"])), (&"".into(), vec![0, 0]));
 }

@@ -113,6 +113,19 @@ pub(super) fn write_head(
     head::settings(report, page)
 }
 
+/// Writes deadlocks, and the locks that threads waited for; nothing if there are none.
+pub(super) fn write_locks(
+    snapshot: &Snapshot,
+    settings: &Settings,
+    projection: &Projection,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let report = &Report { snapshot, settings, projection, tree_lines: 0 };
+    let page = &mut Page { out };
+    locks::deadlocks(report, page)?;
+    locks::locks(report, page)
+}
+
 /// Returns the lines that [`write_head`] writes.
 pub(super) fn head_lines(snapshot: &Snapshot, settings: &Settings) -> io::Result<Vec<String>> {
     let mut bytes = Vec::new();

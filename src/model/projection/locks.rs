@@ -283,7 +283,45 @@ impl WaitedFor<'_> {
     }
 }
 
+/// A wait of the stacks that end at a node.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct WaitOfNode {
+    /// An index into [`Projection::locks`].
+    pub lock: u32,
+    /// `held by timer`; of a thread's end, `of worker-3`. `None` where that is unknown.
+    pub holder: Option<String>,
+    pub waited_ns: u64,
+}
+
 impl Projection {
+    /// Returns for which locks the stacks that end at a node waited, by holder.
+    pub fn waits_of(&self, node: u32) -> Vec<WaitOfNode> {
+        let waits = self.locks_of_nodes.0.get(&node).into_iter().flatten();
+        let of = |wait: &NodeWait| {
+            let lock = self.locks.get(wait.lock as usize)?;
+            let held = match wait.held {
+                Held::Thread(_) => MainHolder::Thread(wait.name.clone()),
+                Held::Foreign(pid, tid) => MainHolder::Foreign { pid, tid },
+                Held::Other(_) => MainHolder::Unknown,
+            };
+            let holder = match (wait.held, lock.kind) {
+                (Held::Thread(_), BlockerKind::ThreadEnd) => Some(format!("of {}", wait.name)),
+                (Held::Other(Holder::Readers(1)), _) => Some("held by one reader".into()),
+                (Held::Other(Holder::Readers(count)), _) => {
+                    Some(format!("held by {count} readers"))
+                }
+                (Held::Other(Holder::Unmounted), _) => {
+                    Some("held by a virtual thread that does not run".into())
+                }
+                _ => WaitedFor { lock, held }.held_by(),
+            };
+            Some(WaitOfNode { lock: wait.lock, holder, waited_ns: wait.ns })
+        };
+        let mut waits: Vec<WaitOfNode> = waits.filter_map(of).collect();
+        waits.sort();
+        waits
+    }
+
     /// Returns the lock for which most of `wall_ns` was waited in stacks that end at these nodes.
     pub(super) fn most_waited_lock(
         &self,

@@ -89,7 +89,7 @@ pub(in crate::model) use group::OF_PROCESS;
 pub use group::{ALL, INTERNAL, NO_MATCH};
 pub(in crate::model) use idle_marks::{Mark, mark};
 pub use label::{Label, label};
-pub use locks::{HeldBy, Lock, MainHolder, Place, Stuck, WaitedFor};
+pub use locks::{HeldBy, Lock, MainHolder, Place, Stuck, WaitOfNode, WaitedFor};
 pub use methods::Method;
 pub(in crate::model) use monitor::is_enter as is_monitor_enter;
 pub use nodes::Siblings;
