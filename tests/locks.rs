@@ -92,6 +92,7 @@ fn a_deadlock_is_found_at_once() {
     let text = sampletop(&target, &["dump"]);
     assert!(text.contains("DEADLOCK"), "{text}");
     assert!(text.contains("held by right ("), "{text}");
+    assert_eq!(text.matches("holding mutex 0x").count(), 2, "{text}");
     let text = sampletop(&target, &["record", "-d", "2s", "--format", "text"]);
     assert!(text.contains("! deadlock: left and right wait for each other"), "{text}");
 }

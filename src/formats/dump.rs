@@ -1,5 +1,6 @@
 //! One stack of every thread, or of those that are in a deadlock.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -68,13 +69,22 @@ pub fn write_text(dump: &Dump, each: bool, out: &mut dyn Write) -> io::Result<()
     let page = &mut Page { out };
     write_head(dump, &format!("threads={}", dump.threads.len()), page)?;
     let width = name_width(dump);
+    let held = held(dump);
     let lists = match each {
         true => dump.threads.iter().map(|thread| vec![thread]).collect(),
         false => alike(&dump.threads),
     };
     for alike in lists {
         page.blank()?;
-        alike.iter().try_for_each(|thread| write_thread(dump, thread, width, page))?;
+        for thread in &alike {
+            write_thread(dump, thread, width, page)?;
+            for (lock, waiting) in held.get(&thread.thread).into_iter().flatten() {
+                let wait = if *waiting == 1 { "thread waits" } else { "threads wait" };
+                let wanted = format!(", for which {waiting} {wait}");
+                let lock = fit(lock, WIDTH - "         holding ".len() - wanted.len());
+                page.line(&format!("{:>9}holding {lock}{wanted}", ""))?;
+            }
+        }
         write_frames(alike.first().map_or(&[][..], |thread| &thread.frames), page)?;
     }
     write_cycles(dump, page)
@@ -123,6 +133,19 @@ fn write_head(dump: &Dump, count: &str, page: &mut Page<'_>) -> io::Result<()> {
     page.field("At", &format!("{} UTC, stacks taken within {took:.0} ms", dates::utc(at)))?;
     page.field("Capture", &dump.capture)?;
     dump.notice.as_ref().map_or(Ok(()), |notice| page.field("Notice", notice))
+}
+
+/// Returns which locks each thread holds for which others wait, by name, and their number.
+fn held(dump: &Dump) -> FxHashMap<ThreadKey, BTreeMap<String, usize>> {
+    let mut held: FxHashMap<ThreadKey, BTreeMap<String, usize>> = FxHashMap::default();
+    let blockers = dump.threads.iter().filter_map(|thread| dump.tables.blocker(thread.blocker));
+    for Blocker { kind, object, class, holder, .. } in blockers {
+        if let (Holder::Thread { thread, .. }, true) = (holder, kind.is_held()) {
+            let lock = kind.name_of(class.as_deref(), *object);
+            *held.entry(*thread).or_default().entry(lock).or_default() += 1;
+        }
+    }
+    held
 }
 
 /// Returns the columns of threads' names.
@@ -302,236 +325,4 @@ impl<'a> ThreadLine<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::formats::fixture;
-    use crate::model::facts::tables::{FrameId, NameId, Named, Parts, StackId};
-    use crate::model::vocabulary::blocker::BlockerKind;
-    use crate::model::vocabulary::frame::{Marker, RawFrame};
-    use crate::model::vocabulary::state::FutexKind;
-    use proptest::prelude::*;
-
-    fn thread(tid: u32, name: &str, state: State, frames: &[&str]) -> DumpThread {
-        DumpThread {
-            thread: ThreadKey { pid: 42, tid, start: 9 },
-            name: name.into(),
-            kind: ThreadKind::Plain,
-            state,
-            waits_for: (tid == 44).then(|| "mutex held by worker-3".to_owned()),
-            blocker: BlockerId::NONE,
-            cpu_ns: 12_345_678,
-            complete: true,
-            recovered: tid == 44,
-            frames: frames.iter().map(|f| (fixture::location(f), role(f))).collect(),
-        }
-    }
-
-    /// `audit` and what it calls inline are the user's.
-    fn role(function: &str) -> Role {
-        if matches!(function, "audit" | "round") { Role::App } else { Role::Library }
-    }
-
-    fn dump(threads: Vec<DumpThread>) -> Dump {
-        Dump {
-            session: fixture::session().into(),
-            targets: [fixture::target()].into(),
-            at: fixture::START + 1,
-            took_ns: 12_345_678,
-            capture: "perf".into(),
-            notice: None,
-            threads,
-            deadlocks: Arc::default(),
-            tables: Tables::default(),
-        }
-    }
-
-    fn service() -> Dump {
-        dump(vec![
-            thread(42, "main", State::Poll, &["epoll_wait", "serve", "main"]),
-            thread(43, "worker-1", State::Lock, &["__lll_lock_wait", "audit", "run"]),
-            thread(44, "worker-2", State::Lock, &["__lll_lock_wait", "audit", "run"]),
-            thread(45, "worker-3", State::Run, &["round", "audit", "run"]),
-        ])
-    }
-
-    fn text(dump: &Dump) -> String {
-        written(dump, false)
-    }
-
-    fn written(dump: &Dump, each: bool) -> String {
-        let mut out = Vec::new();
-        write_text(dump, each, &mut out).expect("memory takes everything");
-        String::from_utf8(out).expect("ASCII is UTF-8")
-    }
-
-    #[test]
-    fn threads_with_equal_stacks_stand_together() {
-        let text = text(&service());
-        let body = text.split_once("Capture      perf\n\n").expect("a head").1;
-        let expected = "     42 main             poll     cpu 12.346 ms
-        #0   epoll_wait  main.c:7  [app]
-        #1   serve  main.c:7  [app]
-        #2   main  main.c:7  [app]
-
-     43 worker-1         lock     cpu 12.346 ms
-     44 worker-2         lock     cpu 12.346 ms  mutex held by worker-3
-         frame pointer found by search
-        #0   __lll_lock_wait  main.c:7  [app]
-      > #1   audit  main.c:7  [app]
-        #2   run  main.c:7  [app]
-
-     45 worker-3         run      cpu 12.346 ms
-      > #0   round  main.c:7  [app]
-        #1   audit  main.c:7  [app]
-        #2   run  main.c:7  [app]
-";
-        assert_eq!(body, expected);
-        let first = "sampletop dump pid=42 host=node7 threads=4 at=2026-01-02T03:04:05.123Z";
-        assert_eq!(text.lines().next(), Some(first));
-    }
-
-    #[test]
-    fn each_thread_can_have_its_own_stack() {
-        let text = written(&service(), true);
-        let body = text.split_once("Capture      perf\n\n").expect("a head").1;
-        let lock = "        #0   __lll_lock_wait  main.c:7  [app]
-      > #1   audit  main.c:7  [app]
-        #2   run  main.c:7  [app]
-";
-        let first = format!("     43 worker-1         lock     cpu 12.346 ms\n{lock}\n");
-        let second = format!(
-            "     44 worker-2         lock     cpu 12.346 ms  mutex held by worker-3\n         frame pointer found by search\n{lock}\n"
-        );
-        assert!(body.contains(&format!("{first}{second}")), "{body}");
-    }
-
-    #[test]
-    fn only_the_threads_of_a_deadlock_are_written() {
-        let write = |dump: &Dump| {
-            let mut out = Vec::new();
-            write_deadlocks(dump, 4, &mut out).expect("memory takes everything");
-            String::from_utf8(out).expect("ASCII is UTF-8")
-        };
-        let mut dump = service();
-        assert_eq!(write(&dump), "no deadlock among the 4 threads of process 42\n");
-        dump.notice = Some("process 7 may not be watched".into());
-        assert!(write(&dump).ends_with("42\nNotice       process 7 may not be watched\n"));
-        dump.notice = None;
-        let key = |tid| ThreadKey { pid: 42, tid, start: 9 };
-        dump.deadlocks = [Deadlock { since: 0, threads: [key(43), key(44)].into() }].into();
-        let stuck = |held_by| Blocker {
-            kind: BlockerKind::Mutex,
-            pid: 42,
-            object: 0x10,
-            class: None,
-            holder: Holder::Foreign { pid: 42, tid: held_by },
-        };
-        let blockers = [44, 43].map(stuck).into();
-        dump.tables = Tables::from_parts(Parts { blockers, ..Parts::default() }).expect("sound");
-        (dump.threads[1].blocker, dump.threads[2].blocker) = (BlockerId(1), BlockerId(2));
-        let text = write(&dump);
-        let first = "sampletop dump pid=42 host=node7 deadlocks=1 at=2026-01-02T03:04:05.123Z\n";
-        assert!(text.starts_with(first), "{text}");
-        let (_, cycle) = text.split_once(&format!("\n{CYCLE}\n\n")).expect("a cycle");
-        let expected = "     43 worker-1         lock     cpu 12.346 ms
-         waiting for mutex 0x10, held by thread 44 of process 42
-        #0   __lll_lock_wait  main.c:7  [app]
-      > #1   audit  main.c:7  [app]
-        #2   run  main.c:7  [app]
-
-     44 worker-2         lock     cpu 12.346 ms  mutex held by worker-3
-         frame pointer found by search
-         waiting for mutex 0x10, held by thread 43 of process 42
-        #0   __lll_lock_wait  main.c:7  [app]
-      > #1   audit  main.c:7  [app]
-        #2   run  main.c:7  [app]
-";
-        assert_eq!(cycle, expected);
-    }
-
-    #[test]
-    fn a_thread_of_several_processes_says_whose_it_is() {
-        let mut dump = service();
-        let mut other = fixture::target();
-        other.pid = 7;
-        dump.targets = [fixture::target(), other].into();
-        let mut foreign = thread(43, "worker-1", State::Lock, &["__lll_lock_wait", "audit", "run"]);
-        foreign.thread.pid = 7;
-        dump.threads.push(foreign);
-        let text = text(&dump);
-        for start in ["     42/     43 worker-1 ", "      7/     43 worker-1 "] {
-            assert!(text.lines().any(|line| line.starts_with(start)), "{text}");
-        }
-    }
-
-    #[test]
-    fn long_names_of_threads_stay_whole() {
-        let names = ["http-nio-8080-exec-10", "main", &"long".repeat(20)];
-        let threads = names.iter().map(|name| thread(43, name, State::Wait, &["run"])).collect();
-        let text = text(&dump(threads));
-        let found: Vec<&str> = text
-            .lines()
-            .filter(|line| line.starts_with("     43 "))
-            .map(|line| &line[8..50])
-            .collect();
-        assert_eq!(found[0], "http-nio-8080-exec-10                 wait");
-        assert_eq!(found[1], "main                                  wait");
-        assert_eq!(found[2], "longlonglon...nglonglonglonglonglong  wait");
-    }
-
-    #[test]
-    fn scripts_get_one_entry_per_thread() {
-        let mut out = Vec::new();
-        write_json(&service(), &mut out).expect("memory takes everything");
-        let text = String::from_utf8(out).expect("UTF-8");
-        let start = r#"{"schema":"sampletop-dump/1","at":"2026-01-02T03:04:05.123Z","took_ms":12.346,"notice":null,"targets":[{"pid":42,"command":"app --port 80","runtime":"native"}],"threads":[{"pid":42,"tid":42,"name":"main","kind":"plain","state":"poll","waits_for":null,"blocker":null,"cpu_ms":12.346,"complete":true,"recovered":false,"frames":[{"frame":"epoll_wait","file":"/src/app/main.c","line":7,"module":"/usr/bin/app","kind":"native","tier":null,"role":"library"},"#;
-        assert!(text.starts_with(start), "{text}");
-        let value: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
-        assert_eq!(value["threads"].as_array().map(Vec::len), Some(4));
-        assert_eq!(value["threads"][2]["recovered"], true);
-        assert_eq!(value["threads"][2]["waits_for"], "mutex held by worker-3");
-        assert_eq!(value["threads"][3]["frames"][0]["frame"], "round");
-    }
-
-    proptest! {
-        #[test]
-        fn every_line_is_ascii_and_fits(names in proptest::collection::vec((".{0,40}", proptest::collection::vec(".{0,200}", 0..9)), 0..9)) {
-            let threads = names.iter().enumerate().map(|(i, (name, frames))| {
-                let frames: Vec<&str> = frames.iter().map(String::as_str).collect();
-                let mut thread = thread(u32::MAX - i as u32, name, State::Stopped, &frames);
-                thread.waits_for = frames.first().map(|text| (*text).to_owned());
-                thread.recovered = i % 2 == 1;
-                thread.blocker = BlockerId(1 + i as u32);
-                thread
-            });
-            let mut dump = dump(threads.collect());
-            let blockers = names.iter().map(|(_, frames)| Blocker {
-                kind: BlockerKind::OwnedLock,
-                pid: 42,
-                object: u64::MAX,
-                class: frames.first().map(|text| text.as_str().into()),
-                holder: Holder::Thread { thread: dump.threads[0].thread, name: NameId(0), stack: StackId::EMPTY },
-            });
-            let name = (names.first().map_or("", |(name, _)| name).into(), ThreadKind::Plain);
-            let empty = (StackId::EMPTY, FrameId(0), FutexKind::Wait);
-            let frame = (RawFrame::marker(Marker::Torn), Named::unnamed(RawFrame::marker(Marker::Torn)));
-            dump.tables = Tables::from_parts(Parts {
-                blockers: blockers.collect(),
-                names: vec![name],
-                stacks: vec![empty],
-                frames: vec![frame],
-            }).expect("sound");
-            let threads = dump.threads.iter().map(|thread| thread.thread).collect();
-            dump.deadlocks = [Deadlock { since: 0, threads }].into();
-            for line in text(&dump).lines() {
-                prop_assert!(line.len() <= 100 && line.bytes().all(|b| (b' '..=b'~').contains(&b)), "{:?}", line);
-            }
-            let mut out = Vec::new();
-            write_json(&dump, &mut out).expect("memory takes everything");
-            let value: serde_json::Value = serde_json::from_slice(&out).expect("it is JSON");
-            for (thread, (name, _)) in value["threads"].as_array().expect("a list").iter().zip(&names) {
-                prop_assert_eq!(thread["name"].as_str(), Some(name.as_str()));
-            }
-        }
-    }
-}
+mod tests;

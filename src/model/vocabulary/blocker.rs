@@ -105,6 +105,19 @@ impl BlockerKind {
         }
     }
 
+    /// Returns whether it is a lock, which the holder takes and gives back. Another thread's end or
+    /// result is not held.
+    pub fn is_held(self) -> bool {
+        matches!(
+            self,
+            BlockerKind::Monitor
+                | BlockerKind::OwnedLock
+                | BlockerKind::Mutex
+                | BlockerKind::RwLock
+                | BlockerKind::FileLock
+        )
+    }
+
     /// Returns whether a thread that has it keeps all others out, so that a cycle of waits never
     /// ends.
     pub fn is_exclusive(self) -> bool {
