@@ -114,7 +114,7 @@ const PURE: &str = "model";
 
 /// Modules that may use an external crate, besides [`EVERYWHERE`].
 const CRATES: &[(&str, &[&str])] = &[
-    ("aya", &["capture"]),
+    ("aya", &["capture", "process"]),
     ("aya_obj", &["capture"]),
     ("base64", &["push", "tui"]),
     ("clap", &["cli"]),

@@ -115,6 +115,25 @@ fn waits_in_a_container() {
     });
 }
 
+/// Processes at the other end of sockets and pipes.
+#[test]
+fn the_other_end_on_this_host() {
+    if !common::need_root("lists the sockets of all processes") {
+        return;
+    }
+    let program = common::build("peers.c", "other end", &["-O1", "-g"]);
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut target = Running::start(&program, &[dir.path().to_str().expect("text")]);
+    let expected = expected(&mut target);
+    assert!(expected.len() >= 14, "{expected:?}");
+    check(target.pid(), &expected, str::to_owned);
+    // For people the address is the first to go.
+    let text = dump(target.pid(), "text");
+    let [.., wait] = expected.iter().find(|[of, ..]| of == "tcp-waits").expect("it is one");
+    let (without, _) = wait.split_once(" (").expect("an address");
+    assert!(text.contains(without), "{without}: {text}");
+}
+
 /// A thread's wait is described only while it is still the same wait.
 #[test]
 fn a_wait_that_is_over_is_not_described() {

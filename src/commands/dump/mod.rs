@@ -175,8 +175,8 @@ fn build_dump(
                 kind: tables.kind(now.name),
                 state: now.state.resolve(tables.futex_kind(now.stack)),
                 waits_for: waits.get(&now.thread).map(|answer| match redactor {
-                    Some(redactor) => redactor.waits_for(answer).to_string(),
-                    None => answer.waits_for.to_string(),
+                    Some(redactor) => redactor.waits_for(answer),
+                    None => answer.waits_for.clone(),
                 }),
                 blocker: now.blocker,
                 cpu_ns: now.run_ns,

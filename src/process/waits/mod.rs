@@ -1,11 +1,14 @@
-//! Finds out what a blocked thread waits for: the file or peer behind a descriptor, the owner of a
-//! mutex, the time a sleep takes. It is used for single threads on request, never for all of them
-//! at each tick, and never on the sampler's thread. What is read here is the target's and may block
-//! (its memory may be on a file server).
+//! Finds out what a blocked thread waits for: the file or peer behind a descriptor, the process at
+//! the other end, the owner of a mutex, the time a sleep takes. It is used for single threads on
+//! request, never for all of them at each tick, and never on the sampler's thread. What is read
+//! here is the target's and may block (its memory may be on a file server).
 //!
 //! The result is valid for the wait that was requested: the thread's counters and its system call
 //! are compared before and after. Otherwise there is none.
 
+pub mod endpoint_iterator;
+pub mod endpoints;
+mod other_end;
 mod sockets;
 mod unix_peers;
 
@@ -32,6 +35,7 @@ use crate::process::blockers::{
 use crate::process::memory::{Memory, ReadMemory};
 use crate::process::target;
 use crate::process::threads::{Doing, Tasks, ThreadFiles};
+use other_end::{Opened, OtherEnds};
 use sockets::Sockets;
 
 /// Maximum bytes kept of a file's or socket's name.
@@ -47,6 +51,7 @@ const SEARCHED: usize = 4096;
 #[derive(Default)]
 pub struct Waits {
     sockets: Sockets,
+    other_ends: OtherEnds,
     /// For this batch: how many descriptors an epoll set watches. Threads of a process that no
     /// longer share one table of descriptors are treated as if they did.
     epolls: HashMap<(u32, i32), Option<usize>>,
@@ -58,11 +63,17 @@ impl Waits {
     pub fn observe_all(&mut self, all: &[Asked], mut each: impl FnMut(Answer) -> bool) {
         self.epolls.clear();
         let mut permitted = HashMap::new();
-        for asked in all {
+        let mut all: Vec<&Asked> = all.iter().collect();
+        all.retain(|asked| {
             let pid = asked.thread.pid;
-            if !*permitted.entry(pid).or_insert_with(|| target::permitted(pid)) {
-                continue;
-            }
+            *permitted.entry(pid).or_insert_with(|| target::permitted(pid))
+        });
+        // Listing all sockets may take longer than a wait lasts, so that is done before.
+        self.other_ends.begin(all.iter().any(|asked| {
+            let thread = Thread::new(asked.thread);
+            thread.only_fd(asked.call).is_some_and(|fd| Opened::read(&thread.place, fd).is_some())
+        }));
+        for asked in all {
             if let Some(waits_for) = self.observe(asked)
                 && !each(Answer { asked: *asked, waits_for })
             {
@@ -81,8 +92,7 @@ impl Waits {
         if call != asked.call || tasks.stat(&mut files).ok()?.start != start {
             return None;
         }
-        let thread =
-            Thread { place: format!("/proc/{pid}/task/{tid}"), pid, tid, memory: Memory::new(pid) };
+        let thread = Thread::new(asked.thread);
         let facts = self.facts(asked, &thread)?;
         let waits_for = describe(asked, &facts)?;
         (Position::read(&tasks, &mut files)? == before).then_some(waits_for)
@@ -91,6 +101,11 @@ impl Waits {
     fn facts(&mut self, asked: &Asked, thread: &Thread) -> Option<Facts> {
         let (_, object) = read_call(asked.call)?;
         let mut facts = Facts::default();
+        if let Some(fd) = thread.only_fd(asked.call)
+            && let Some(opened) = Opened::read(&thread.place, fd)
+        {
+            facts.other_end = self.other_ends.of(thread.pid, opened);
+        }
         match object {
             Object::Nothing | Object::Child(_) => {}
             Object::Fd(fd) => {
@@ -98,11 +113,13 @@ impl Waits {
                 facts.holder = thread.file_lock_holder(&asked.call);
             }
             Object::Epoll(fd) => {
-                facts.watched =
-                    *self.epolls.entry((thread.pid, fd)).or_insert_with(|| thread.watched(fd));
+                facts.watched = *self
+                    .epolls
+                    .entry((thread.pid, fd))
+                    .or_insert_with(|| thread.watched(fd).map(|fds| fds.len()));
             }
             Object::Poll { at, count } => {
-                for fd in thread.polled(at, count) {
+                for fd in thread.polled(at, count).into_iter().take(NAMED) {
                     self.name(&mut facts, thread, fd);
                 }
             }
@@ -168,6 +185,10 @@ fn numbered(link: &[u8], kind: &[u8]) -> Option<u64> {
     std::str::from_utf8(link.strip_prefix(kind)?.strip_suffix(b"]")?).ok()?.parse().ok()
 }
 
+fn first_number(line: &[u8]) -> Option<i32> {
+    std::str::from_utf8(line).ok()?.split_ascii_whitespace().next()?.parse().ok()
+}
+
 /// Where a thread is blocked, and its counters: equal positions mean that it did not run in
 /// between.
 #[derive(PartialEq, Eq)]
@@ -192,14 +213,34 @@ struct Thread {
 }
 
 impl Thread {
-    /// Counts the descriptors that an epoll set watches.
-    fn watched(&self, fd: i32) -> Option<usize> {
+    fn new(ThreadKey { pid, tid, .. }: ThreadKey) -> Thread {
+        Thread { place: format!("/proc/{pid}/task/{tid}"), pid, tid, memory: Memory::new(pid) }
+    }
+
+    /// Returns the descriptor that a call waits for, if that is only one. Nothing is connected to
+    /// a socket that accepts.
+    fn only_fd(&self, call: Syscall) -> Option<i32> {
+        match read_call(call)? {
+            ("accept", _) => None,
+            (_, Object::Fd(fd)) => Some(fd),
+            (_, Object::Poll { at, count: 1 }) => self.polled(at, 1).first().copied(),
+            (_, Object::Select { below, sets }) => match self.selected(below, sets)?.as_slice() {
+                [fd] => Some(*fd),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Returns the descriptors that an epoll set watches.
+    fn watched(&self, fd: i32) -> Option<Vec<i32>> {
         let status = read_file(&format!("{}/status", self.place), 64 << 10)?;
         if line(&status, b"FDSize:")?.trim().parse::<u64>().ok()? > TABLE_MAX {
             return None;
         }
         let info = read_file(&format!("{}/fdinfo/{fd}", self.place), 1 << 20)?;
-        Some(info.split(|b| *b == b'\n').filter(|line| line.starts_with(b"tfd:")).count())
+        let watched = info.split(|b| *b == b'\n').filter_map(|line| line.strip_prefix(b"tfd:"));
+        Some(watched.map(|line| first_number(line).unwrap_or(-1)).collect())
     }
 
     /// Returns the first descriptors of a `struct pollfd[count]`; the kernel ignores negative ones
@@ -212,7 +253,7 @@ impl Thread {
         let fds = array
             .chunks_exact(8)
             .map(|entry| i32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]));
-        fds.filter(|fd| *fd >= 0).take(NAMED).collect()
+        fds.filter(|fd| *fd >= 0).collect()
     }
 
     /// Returns the descriptors below `below` in any of three bit sets.

@@ -2,6 +2,7 @@
 //! out about its arguments. This applies only to the current wait and is not part of the facts.
 
 mod call;
+mod peer;
 mod summary;
 
 use std::fmt;
@@ -10,6 +11,7 @@ pub use call::{
     Child, FUTEX_LOCK_PI, FUTEX_LOCK_PI2, FUTEX_WAIT, FUTEX_WAIT_BITSET, Object, Timer,
     read as read_call,
 };
+pub use peer::{Peer, PeerActivity, PeerProcess};
 pub use summary::summary;
 
 use crate::model::facts::futex;
@@ -129,6 +131,8 @@ pub struct Facts {
     pub files: Vec<(i32, String)>,
     /// Number of descriptors that an epoll set or a select watches.
     pub watched: Option<usize>,
+    /// Who has the other end of the call's only descriptor, a socket or pipe.
+    pub other_end: Option<Peer>,
     /// The address to which a socket is being connected.
     pub peer: Option<String>,
     pub path: Option<String>,
@@ -146,12 +150,24 @@ pub enum Time {
 }
 
 /// The parts of `recv fd 37 -> 10.0.3.9:5432`.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct WaitsFor {
     pub what: &'static str,
     pub fd: Option<i32>,
     /// May be empty.
     pub object: String,
+    /// Who has the other end of the socket or pipe, on the same host.
+    pub peer: Option<Peer>,
+}
+
+impl WaitsFor {
+    /// Returns it without the address of a socket whose peer is known by name.
+    pub fn without_address(&self) -> String {
+        let is_pipe = self.object == "pipe";
+        let object = self.object.clone();
+        let short = if self.peer.is_none() || is_pipe { object } else { String::new() };
+        WaitsFor { object: short, ..self.clone() }.to_string()
+    }
 }
 
 impl fmt::Display for WaitsFor {
@@ -160,10 +176,11 @@ impl fmt::Display for WaitsFor {
         if let Some(fd) = self.fd {
             write!(f, " fd {fd}")?;
         }
-        if !self.object.is_empty() {
-            write!(f, " {}", self.object)?;
+        match &self.peer {
+            Some(peer) => write!(f, " {}", peer.with(&self.object)),
+            None if self.object.is_empty() => Ok(()),
+            None => write!(f, " {}", self.object),
         }
-        Ok(())
     }
 }
 
@@ -180,8 +197,9 @@ pub const NAMED: usize = 4;
 /// Returns the wait as text. `None` if the call does not show what it waits for.
 pub fn describe(asked: &Asked, facts: &Facts) -> Option<WaitsFor> {
     let (what, object) = read_call(asked.call)?;
-    let plain = |object: String| WaitsFor { what, fd: None, object };
-    let plain_of = |what: &'static str| WaitsFor { what, fd: None, object: String::new() };
+    let plain = |object: String| WaitsFor { what, object, ..WaitsFor::default() };
+    let plain_of = |what: &'static str| WaitsFor { what, ..WaitsFor::default() };
+    let of = |fd: i32, object: String| WaitsFor { fd: Some(fd), ..plain(object) };
     let file = |fd: i32| {
         facts.files.iter().find(|(of, _)| *of == fd).map_or(String::new(), |(_, file)| file.clone())
     };
@@ -192,15 +210,15 @@ pub fn describe(asked: &Asked, facts: &Facts) -> Option<WaitsFor> {
             let holder = facts.holder.as_ref().filter(|_| is_lock);
             let held = holder.map(|holder| format!(", held by {holder}"));
             let object = file(fd) + held.as_deref().unwrap_or_default();
-            WaitsFor { what, fd: Some(fd), object }
+            WaitsFor { peer: facts.other_end.clone(), ..of(fd, object) }
         }
         Object::Epoll(fd) => {
             let object = facts.watched.map_or(String::new(), |n| format!("({})", descriptors(n)));
-            WaitsFor { what, fd: Some(fd), object }
+            of(fd, object)
         }
         Object::Connect { fd, .. } => {
             let object = facts.peer.as_ref().map_or_else(|| file(fd), |peer| format!("-> {peer}"));
-            WaitsFor { what, fd: Some(fd), object }
+            of(fd, object)
         }
         Object::Poll { count, .. } => one_of_many(what, facts, count as usize),
         Object::Select { .. } => match facts.watched {
@@ -218,7 +236,7 @@ pub fn describe(asked: &Asked, facts: &Facts) -> Option<WaitsFor> {
             Child::Pid(pid) => format!("child {pid}"),
             Child::Group(group) => format!("children of group {group}"),
             Child::OwnGroup => "children of its group".into(),
-            Child::Fd(fd) => return Some(WaitsFor { what, fd: Some(fd), object: "child".into() }),
+            Child::Fd(fd) => return Some(of(fd, "child".into())),
         }),
         Object::Futex { at, command, .. } => {
             let held = facts.holder.as_ref().map(|name| format!("held by {name}"));
@@ -234,15 +252,15 @@ pub fn describe(asked: &Asked, facts: &Facts) -> Option<WaitsFor> {
                 Lock::Park => return Some(plain_of("park")),
                 Lock::ParkOnCondition => {
                     return Some(WaitsFor {
-                        what: "park",
-                        fd: None,
                         object: format!("on {CONDITION}"),
+                        ..plain_of("park")
                     });
                 }
                 Lock::ObjectWait => return Some(plain_of("Object.wait")),
                 Lock::Sleep => return Some(plain_of("sleep")),
             };
-            WaitsFor { what, fd: None, object: held.unwrap_or_else(|| format!("{at:#x}")) }
+            let object = held.unwrap_or_else(|| format!("{at:#x}"));
+            WaitsFor { object, ..plain_of(what) }
         }
     })
 }
@@ -250,7 +268,8 @@ pub fn describe(asked: &Asked, facts: &Facts) -> Option<WaitsFor> {
 /// Describes a poll or select of `count` descriptors.
 fn one_of_many(what: &'static str, facts: &Facts, count: usize) -> WaitsFor {
     if let (1, Some((fd, file))) = (count, facts.files.first()) {
-        return WaitsFor { what, fd: Some(*fd), object: file.clone() };
+        let peer = facts.other_end.clone();
+        return WaitsFor { what, fd: Some(*fd), object: file.clone(), peer };
     }
     let named: Vec<String> = facts
         .files
@@ -263,7 +282,7 @@ fn one_of_many(what: &'static str, facts: &Facts, count: usize) -> WaitsFor {
         object += &format!(": {}", named.join(", "));
         object += if count > named.len() { ", ..." } else { "" };
     }
-    WaitsFor { what, fd: None, object }
+    WaitsFor { what, object, ..WaitsFor::default() }
 }
 
 fn descriptors(count: usize) -> String {

@@ -2,27 +2,33 @@
 
 use std::collections::BTreeMap;
 
-use super::WaitsFor;
+use super::{Peer, WaitsFor};
 
 /// Maximum kinds of waits that are listed by object; more are listed only by call.
 const APART: usize = 4;
 
 /// Counts what these threads wait for. Waits for the same object are counted together, whatever the
-/// descriptor (`recv fd.. -> 10.0.3.9:5432`). If nearly all threads wait for different objects,
+/// descriptor (`recv fd.. -> 10.0.3.9:5432`), and so are connections to processes of one name
+/// (`recv fd.. -> postgres (127.0.0.1:5432)`). If nearly all threads wait for different objects,
 /// counts only the calls. The most frequent first, equal ones by text.
 pub fn summary<'a>(waits: impl Iterator<Item = &'a WaitsFor>) -> Vec<(usize, String)> {
-    let mut alike: BTreeMap<(&str, &str), Group<'a>> = BTreeMap::new();
+    let mut alike: BTreeMap<Key<'a>, Group<'a>> = BTreeMap::new();
     for wait in waits {
-        alike.entry((wait.what, &wait.object)).or_insert_with(|| Group::new(wait)).add(wait);
+        let name = wait.peer.as_ref().and_then(Peer::common_name);
+        let key = (wait.what, wait.object.as_str(), name);
+        alike.entry(key).or_insert_with(|| Group::new(wait)).add(wait);
     }
-    let single: Vec<(&str, &str)> =
+    let single: Vec<Key<'a>> =
         alike.iter().filter(|(_, group)| group.count == 1).map(|(key, _)| *key).collect();
     if single.len() > APART {
         for key in single {
             let Some(group) = alike.remove(&key) else { continue };
-            match alike.get_mut(&(key.0, "")) {
+            match alike.get_mut(&(key.0, "", None)) {
                 Some(calls) => calls.join(&group),
-                None => drop(alike.insert((key.0, ""), Group { object: "", ..group })),
+                None => {
+                    let calls = Group { object: "", peer: None, ..group };
+                    drop(alike.insert((key.0, "", None), calls));
+                }
             }
         }
     }
@@ -32,6 +38,9 @@ pub fn summary<'a>(waits: impl Iterator<Item = &'a WaitsFor>) -> Vec<(usize, Str
     all
 }
 
+/// The call, the object, and the name of the process at the other end.
+type Key<'a> = (&'static str, &'a str, Option<&'a str>);
+
 struct Group<'a> {
     count: usize,
     what: &'static str,
@@ -39,16 +48,37 @@ struct Group<'a> {
     /// The descriptors differ.
     fds: bool,
     object: &'a str,
+    /// What all peers have in common.
+    peer: Option<Peer>,
+    /// The processes at the other end differ.
+    peers: bool,
 }
 
 impl<'a> Group<'a> {
     fn new(wait: &'a WaitsFor) -> Group<'a> {
-        Group { count: 0, what: wait.what, fd: wait.fd, fds: false, object: &wait.object }
+        Group {
+            count: 0,
+            what: wait.what,
+            fd: wait.fd,
+            fds: false,
+            object: &wait.object,
+            peer: wait.peer.clone(),
+            peers: false,
+        }
     }
 
     fn add(&mut self, wait: &WaitsFor) {
         self.count += 1;
         self.fds |= self.fd != wait.fd;
+        let (Some(peer), Some(other)) = (&mut self.peer, &wait.peer) else {
+            self.peer = None;
+            return;
+        };
+        self.peers |= peer.processes != other.processes;
+        if peer.title != other.title {
+            peer.title.clear();
+        }
+        peer.activity = peer.activity.filter(|activity| Some(*activity) == other.activity);
     }
 
     fn join(&mut self, other: &Group<'_>) {
@@ -57,10 +87,18 @@ impl<'a> Group<'a> {
     }
 
     fn text(&self) -> String {
-        if self.fds {
-            let object = if self.object.is_empty() { "" } else { " " };
-            return format!("{} fd..{object}{}", self.what, self.object);
+        let object = match &self.peer {
+            Some(peer) if self.peers && peer.common_name().is_some() => {
+                peer.unnumbered_with(self.object)
+            }
+            Some(peer) if !self.peers => peer.with(self.object),
+            _ => self.object.to_owned(),
+        };
+        let (what, fd) = (self.what, self.fd.filter(|_| !self.fds));
+        let wait = WaitsFor { what, fd, object, peer: None }.to_string();
+        match wait.strip_prefix(what) {
+            Some(rest) if self.fds => format!("{what} fd..{rest}"),
+            _ => wait,
         }
-        WaitsFor { what: self.what, fd: self.fd, object: self.object.to_owned() }.to_string()
     }
 }

@@ -200,7 +200,7 @@ fn locks() {
 }
 
 fn wait(what: &'static str, fd: Option<i32>, object: &str) -> WaitsFor {
-    WaitsFor { what, fd, object: object.to_owned() }
+    WaitsFor { what, fd, object: object.to_owned(), peer: None }
 }
 
 #[test]
@@ -285,4 +285,70 @@ fn what_a_futex_is_to_the_functions_above_it() {
     ] {
         assert_eq!(named_wait(frames), lock, "{frames:?}");
     }
+}
+
+fn peer(processes: &[(&str, u32)], activity: Option<PeerActivity>) -> Peer {
+    let named = |(name, pid): &(&str, u32)| PeerProcess { name: (*name).to_owned(), pid: *pid };
+    Peer { processes: processes.iter().map(named).collect(), activity, ..Peer::default() }
+}
+
+#[test]
+fn the_process_at_the_other_end() {
+    use PeerActivity::{Disk, In, Runs, Stopped, WaitsToo};
+    let postgres = peer(&[("postgres", 812)], None);
+    let titled = Peer { title: "SELECT".into(), activity: Some(Runs), ..postgres.clone() };
+    let workers = peer(&[("sh", 80), ("web", 81), ("web", 82)], Some(WaitsToo));
+    let many = peer(&[("web", 1), ("web", 2), ("web", 3), ("web", 4), ("web", 5)], None);
+    let writer = Peer { writes: true, ..peer(&[("gen", 7)], Some(In("fsync"))) };
+    for (object, peer, said) in [
+        ("-> 127.0.0.1:5432", &postgres, "-> postgres[812] (127.0.0.1:5432)"),
+        ("-> [::1]:5432", &titled, "-> postgres[812] SELECT, runs ([::1]:5432)"),
+        ("/run/x.sock", &workers, "-> sh[80], web[81,82], waits, too (/run/x.sock)"),
+        ("unix socket", &many, "-> web[1,2,3,4], ... (unix socket)"),
+        ("socket", &peer(&[("x", 1)], Some(Disk)), "-> x[1], disk"),
+        ("pipe", &peer(&[("x", 1)], Some(Stopped)), "pipe -> x[1], stopped"),
+        ("pipe", &writer, "pipe <- gen[7], in fsync"),
+    ] {
+        let facts = Facts { other_end: Some(peer.clone()), ..files(&[(37, object)]) };
+        assert_eq!(text(45, &[37], &facts), format!("recv fd 37 {said}"));
+        assert_eq!(text(7, &[64, 1], &facts), format!("poll fd 37 {said}"));
+        let wait = describe(&asked(45, [37, 0, 0, 0, 0, 0], Lock::No), &facts).expect("a wait");
+        let short = wait.without_address();
+        assert_eq!(short, format!("recv fd 37 {said}").split(" (").next().expect("one"));
+        // Not where there are several descriptors, and not for a set of them.
+        assert!(!text(7, &[64, 2], &facts).contains(&peer.processes[0].name));
+        assert!(!text(232, &[37], &facts).contains(&peer.processes[0].name));
+    }
+}
+
+#[test]
+fn connections_to_processes_of_one_name_are_counted_together() {
+    use PeerActivity::{Runs, WaitsToo};
+    let to = |fd: i32, object: &str, peer: Peer| WaitsFor {
+        peer: Some(peer),
+        ..wait("recv", Some(fd), object)
+    };
+    let (db, unix) = ("-> 127.0.0.1:5432", "unix socket");
+    let mut waits: Vec<WaitsFor> =
+        (0..12).map(|n| to(30 + n, db, peer(&[("postgres", n as u32)], Some(Runs)))).collect();
+    waits.extend((0..5).map(|n| to(3, unix, peer(&[("redis", 5)], Some(Runs).filter(|_| n > 0)))));
+    waits.extend((0..3).map(|n| to(4, unix, peer(&[("a", 1), ("b", n)], Some(WaitsToo)))));
+    waits.extend((0..2).map(|_| to(5, unix, peer(&[("cups", 9)], Some(WaitsToo)))));
+    for (nth, wait) in waits.iter_mut().enumerate().filter(|(nth, _)| *nth < 17) {
+        let peer = wait.peer.as_mut().expect("each has one");
+        // All of one, and all but one of the other.
+        peer.title = if nth == 16 { "" } else { "SELECT" }.into();
+    }
+    let expected = [
+        (12, "recv fd.. -> postgres SELECT, runs (127.0.0.1:5432)"),
+        (5, "recv fd 3 -> redis[5] (unix socket)"),
+        (3, "recv fd 4 unix socket"),
+        (2, "recv fd 5 -> cups[9], waits, too (unix socket)"),
+    ]
+    .map(|(n, text)| (n, text.to_owned()));
+    assert_eq!(summary(waits.iter()), expected);
+    let alone: Vec<WaitsFor> = (0..9)
+        .map(|n| to(n, &format!("-> 10.0.0.1:{n}"), peer(&[("x", n as u32)], None)))
+        .collect();
+    assert_eq!(summary(alone.iter()), [(9, "recv fd..".to_owned())]);
 }

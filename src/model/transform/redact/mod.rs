@@ -20,7 +20,7 @@ use crate::model::facts::tables::{
     Blocker, BlockerId, FrameId, FrameKind, Location, NameId, Named, Parts, StackId, Tables,
 };
 use crate::model::projection::settings::{Filter, Grouping, Settings};
-use crate::model::projection::waits::{Answer, Object, WaitsFor, read_call};
+use crate::model::projection::waits::{Answer, Object, Peer, PeerProcess, WaitsFor, read_call};
 use crate::model::projection::{self, Mark, base_mark, is_monitor_enter, mark, role};
 use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::frame::{Marker, ThreadKind};
@@ -214,7 +214,7 @@ impl Redactor {
 
     /// Returns what a thread waits for, without the names of files, peers and threads.
     pub fn waits_for(&self, answer: &Answer) -> WaitsFor {
-        let WaitsFor { what, fd, object } = answer.waits_for.clone();
+        let WaitsFor { what, fd, object, peer } = answer.waits_for.clone();
         let words = |text: &str| self.key.words(text);
         let object = match read_call(answer.asked.call) {
             Some((_, Object::Nothing | Object::Epoll(_) | Object::Sleep(_) | Object::Child(_))) => {
@@ -235,7 +235,13 @@ impl Redactor {
             },
             _ => words(&object),
         };
-        WaitsFor { what, fd, object }
+        let process = |PeerProcess { name, pid }| PeerProcess { name: words(&name), pid };
+        let peer = peer.map(|peer| Peer {
+            processes: peer.processes.into_iter().map(process).collect(),
+            title: words(&peer.title),
+            ..peer
+        });
+        WaitsFor { what, fd, object, peer }
     }
 }
 

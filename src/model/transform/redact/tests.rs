@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::model::projection::waits::{Asked, Lock};
+use crate::model::projection::waits::{Asked, Lock, Peer, PeerProcess};
 use crate::model::vocabulary::event::Syscall;
 use crate::model::vocabulary::frame::ThreadKey;
 use crate::model::vocabulary::role::Origin;
@@ -111,7 +111,7 @@ fn waits_tell_no_file_peer_or_thread() {
             call: Syscall { number, args },
             lock: Lock::Mutex,
         };
-        let waits_for = WaitsFor { what, fd: None, object: object.into() };
+        let waits_for = WaitsFor { what, object: object.into(), ..WaitsFor::default() };
         redactor.waits_for(&Answer { asked, waits_for }).object
     };
     assert_eq!(told(0, [0; 6], "read", "/data/x.db"), KEY.words("/data/x.db"));
@@ -128,6 +128,17 @@ fn waits_tell_no_file_peer_or_thread() {
     );
     assert_eq!(told(7, [0, 2, 0, 0, 0, 0], "poll", "2 descriptors"), "2 descriptors");
     assert_eq!(told(230, [0; 6], "sleep", "2.0 s"), "2.0 s");
+
+    let asked = Asked {
+        thread: ThreadKey { pid: 1, tid: 1, start: 1 },
+        call: Syscall { number: 45, args: [0; 6] },
+        lock: Lock::No,
+    };
+    let processes = vec![PeerProcess { name: "acme-db".into(), pid: 812 }];
+    let peer = Peer { processes, title: "ACME".into(), ..Peer::default() };
+    let waits_for = WaitsFor { peer: Some(peer), ..WaitsFor::default() };
+    let peer = redactor.waits_for(&Answer { asked, waits_for }).peer.expect("it is kept");
+    assert_eq!(peer.to_string(), format!("{}[812] {}", KEY.words("acme-db"), KEY.words("ACME")));
 }
 
 #[test]
