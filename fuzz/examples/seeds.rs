@@ -292,6 +292,18 @@ impl Seeds {
             rows.extend(bytes(&(100..119).collect::<Vec<u64>>()));
         }
         self.add("bpf_rows", "kinds", &rows);
+        // Both ends of a TCP connection, of a pair of unix sockets, of a pipe.
+        let mut ends = 1_000u16.to_ne_bytes().to_vec();
+        for (kind, nth) in [1u8, 2, 3].into_iter().flat_map(|kind| [(kind, 0u8), (kind, 1)]) {
+            let inode = if kind == 3 { 30 } else { u64::from(10 * kind + nth) };
+            ends.extend(bytes(&[inode, u64::from(10 * kind + 1 - nth)]));
+            ends.extend([127; 32]);
+            ends.extend([1u32, 100 + u32::from(nth), 3].map(u32::to_ne_bytes).concat());
+            let ports = if nth == 0 { [5432u16, 999] } else { [999, 5432] };
+            ends.extend(ports.map(u16::to_ne_bytes).concat());
+            ends.extend([kind, 6, 1 + nth, 0, 0, 0, 0, 0]);
+        }
+        self.add("endpoints", "pairs", &ends);
         commands.extend(
             [&[6, 8, 0][..], &piece(&lost), &[5], &bytes(&[1 << 40]), &[0], &piece(&lost)].concat(),
         );
