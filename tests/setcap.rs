@@ -137,6 +137,44 @@ fn they_show_ones_own_by_the_best_way() {
     assert!(text(&output.stdout).contains("\"open_burn\""), "{profile}");
 }
 
+/// Of other users' processes at the other end of a socket, a plain user sees what `ps` shows: the
+/// name and the number. Without the capabilities there is the address only.
+#[test]
+fn the_other_end_of_another_users_is_a_name() {
+    let Some(installed) = Installed::with(FEW) else { return };
+    let program = installed.copy(&build("peers.c", "of others", &["-O1"]), "target", 0o755);
+    let sockets = installed.folder_of(NOBODY);
+    let mut target = start_as(0, &program, &[sockets.to_str().expect("text"), "nobody"]);
+    let lines = target.lines.by_ref().map(|line| line.expect("text"));
+    let expected: Vec<[String; 3]> = lines
+        .take_while(|line| line != "end")
+        .map(|line| {
+            let mut words = line.splitn(3, ' ').map(str::to_owned);
+            [(); 3].map(|()| words.next().expect("three words"))
+        })
+        .collect();
+    let plain = Installed::plain();
+    let pid = target.pid().to_string();
+    for (installed, is_known) in [(&installed, true), (&plain, false)] {
+        let output = installed.as_nobody(&["dump", "-p", &pid, "--format", "json"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let dump: serde_json::Value = serde_json::from_slice(&output.stdout).expect("json");
+        let threads = dump["threads"].as_array().expect("threads");
+        for name in ["tcp-waits", "tcp-runs", "unix-path", "pipe-from", "poll-one"] {
+            let [.., wait] = expected.iter().find(|[of, ..]| of == name).expect("it is one");
+            let (process, rest) = wait.split_once(']').expect("a process");
+            let address = rest.split_once(" (").map(|(_, address)| format!(" ({address}"));
+            let named = format!("{process}]{}", address.unwrap_or_default());
+            let found = threads.iter().find(|thread| thread["name"] == name);
+            let found = found.expect("it is in the dump")["waits_for"].as_str().expect("text");
+            match is_known {
+                true => assert_eq!(found, named),
+                false => assert!(!found.contains('['), "{found}"),
+            }
+        }
+    }
+}
+
 fn setting(name: &str) -> i32 {
     let text = std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).expect("a setting");
     text.trim().parse().expect("a number")
