@@ -96,32 +96,6 @@ pub fn write_text(dump: &Dump, each: bool, out: &mut dyn Write) -> io::Result<()
                 let wanted = format!(", for which {waiting} {wait}");
                 let lock = fit(lock, WIDTH - "         holding ".len() - wanted.len());
                 page.line(&format!("{:>9}holding {lock}{wanted}", ""))?;
-            let key = thread.thread;
-            let (tid, name, state) = (key.tid, fit(&thread.name, NAME_MAX), thread.state.word());
-            let cpu = thread.cpu_ns as f64 / 1e6;
-            let pid = if several { format!("{:>7}/", key.pid) } else { String::new() };
-            let mut line = format!("{pid}{tid:>7} {name:<width$}  {state:<7}  cpu {cpu:.3} ms");
-            if let Some(waits_for) = &thread.waits_for {
-                let room = WIDTH.saturating_sub(line.len() + 2);
-                match beside(waits_for, room) {
-                    Some(text) => line += &format!("  {text}"),
-                    None => {
-                        page.line(&line)?;
-                        line = format!("{:>9}", "");
-                        line += &fit(&waits_for.to_string(), WIDTH - line.len());
-                    }
-                }
-            }
-            let note = "  frame pointer found by search";
-            if thread.recovered && line.len() + note.len() <= WIDTH {
-                line += note;
-            } else if thread.recovered {
-                page.line(&line)?;
-                line = format!("       {note}");
-            }
-            page.line(&line)?;
-            if let Some(blocker) = dump.tables.blocker(thread.blocker) {
-                page.line(&format!("{:>9}{}", "", waiting_for(blocker, &dump.tables)))?;
             }
         }
         write_frames(alike.first().map_or(&[][..], |thread| &thread.frames), page)?;
@@ -208,8 +182,15 @@ fn write_thread(
     let pid = if several { format!("{:>7}/", key.pid) } else { String::new() };
     let mut line = format!("{pid}{tid:>7} {name:<width$}  {state:<7}  cpu {cpu:.3} ms");
     if let Some(waits_for) = &thread.waits_for {
-        line += "  ";
-        line += &fit(waits_for, WIDTH.saturating_sub(line.len()));
+        let room = WIDTH.saturating_sub(line.len() + 2);
+        match beside(waits_for, room) {
+            Some(text) => line += &format!("  {text}"),
+            None => {
+                page.line(&line)?;
+                line = format!("{:>9}", "");
+                line += &fit(&waits_for.to_string(), WIDTH - line.len());
+            }
+        }
     }
     let note = "  frame pointer found by search";
     if thread.recovered && line.len() + note.len() <= WIDTH {
@@ -365,197 +346,3 @@ impl<'a> ThreadLine<'a> {
 
 #[cfg(test)]
 mod tests;
-mod tests {
-    use super::*;
-    use crate::formats::fixture;
-    use crate::model::projection::waits::{Peer, PeerProcess};
-    use proptest::prelude::*;
-
-    fn wait(what: &'static str, object: &str) -> WaitsFor {
-        WaitsFor { what, object: object.to_owned(), ..WaitsFor::default() }
-    }
-
-    fn thread(tid: u32, name: &str, state: State, frames: &[&str]) -> DumpThread {
-        DumpThread {
-            thread: ThreadKey { pid: 42, tid, start: 9 },
-            name: name.into(),
-            kind: ThreadKind::Plain,
-            state,
-            waits_for: (tid == 44).then(|| wait("mutex", "held by worker-3")),
-            blocker: BlockerId::NONE,
-            cpu_ns: 12_345_678,
-            complete: true,
-            recovered: tid == 44,
-            frames: frames.iter().map(|f| (fixture::location(f), role(f))).collect(),
-        }
-    }
-
-    /// `audit` and what it calls inline are the user's.
-    fn role(function: &str) -> Role {
-        if matches!(function, "audit" | "round") { Role::App } else { Role::Library }
-    }
-
-    fn dump(threads: Vec<DumpThread>) -> Dump {
-        Dump {
-            session: fixture::session().into(),
-            targets: [fixture::target()].into(),
-            at: fixture::START + 1,
-            took_ns: 12_345_678,
-            capture: "perf".into(),
-            notice: None,
-            threads,
-            deadlocks: Arc::default(),
-            tables: Tables::default(),
-        }
-    }
-
-    fn service() -> Dump {
-        dump(vec![
-            thread(42, "main", State::Poll, &["epoll_wait", "serve", "main"]),
-            thread(43, "worker-1", State::Lock, &["__lll_lock_wait", "audit", "run"]),
-            thread(44, "worker-2", State::Lock, &["__lll_lock_wait", "audit", "run"]),
-            thread(45, "worker-3", State::Run, &["round", "audit", "run"]),
-        ])
-    }
-
-    fn text(dump: &Dump) -> String {
-        written(dump, false)
-    }
-
-    fn written(dump: &Dump, each: bool) -> String {
-        let mut out = Vec::new();
-        write_text(dump, each, &mut out).expect("memory takes everything");
-        String::from_utf8(out).expect("ASCII is UTF-8")
-    }
-
-    #[test]
-    fn an_address_gives_way_to_the_process_at_the_other_end() {
-        let process = PeerProcess { name: "postgres".into(), pid: 812 };
-        let peer = Some(Peer { processes: vec![process], ..Peer::default() });
-        let wait = WaitsFor { fd: Some(7), peer, ..wait("recv", "-> 127.0.0.1:5432") };
-        let whole = "recv fd 7 -> postgres[812] (127.0.0.1:5432)";
-        assert_eq!(beside(&wait, whole.len()).as_deref(), Some(whole));
-        let short = "recv fd 7 -> postgres[812]";
-        assert_eq!(beside(&wait, whole.len() - 1).as_deref(), Some(short));
-        assert_eq!(beside(&wait, short.len()).as_deref(), Some(short));
-        assert_eq!(beside(&wait, short.len() - 1), None);
-        let alone = WaitsFor { peer: None, ..wait.clone() };
-        assert_eq!(beside(&alone, 20).as_deref(), Some("recv ...7.0.0.1:5432"));
-        // On a line of its own.
-        let mut thread = thread(44, &"n".repeat(NAME_MAX), State::Io, &["recv"]);
-        let peer = wait.peer.map(|peer| Peer { title: "idle in transaction".into(), ..peer });
-        let wait = WaitsFor { peer, ..wait };
-        let whole = wait.to_string();
-        thread.waits_for = Some(wait);
-        let text = text(&dump(vec![thread]));
-        assert!(text.contains(&format!("\n         {whole}\n")), "{text}");
-    }
-
-    #[test]
-    fn threads_with_equal_stacks_stand_together() {
-        let text = text(&service());
-        let body = text.split_once("Capture      perf\n\n").expect("a head").1;
-        let expected = "     42 main             poll     cpu 12.346 ms
-        #0   epoll_wait  main.c:7  [app]
-        #1   serve  main.c:7  [app]
-        #2   main  main.c:7  [app]
-
-     43 worker-1         lock     cpu 12.346 ms
-     44 worker-2         lock     cpu 12.346 ms  mutex held by worker-3
-         frame pointer found by search
-        #0   __lll_lock_wait  main.c:7  [app]
-      > #1   audit  main.c:7  [app]
-        #2   run  main.c:7  [app]
-
-     45 worker-3         run      cpu 12.346 ms
-      > #0   round  main.c:7  [app]
-        #1   audit  main.c:7  [app]
-        #2   run  main.c:7  [app]
-";
-        assert_eq!(body, expected);
-        let first = "sampletop dump pid=42 host=node7 threads=4 at=2026-01-02T03:04:05.123Z";
-        assert_eq!(text.lines().next(), Some(first));
-    }
-
-    #[test]
-    fn each_thread_can_have_its_own_stack() {
-        let text = written(&service(), true);
-        let body = text.split_once("Capture      perf\n\n").expect("a head").1;
-        let lock = "        #0   __lll_lock_wait  main.c:7  [app]
-      > #1   audit  main.c:7  [app]
-        #2   run  main.c:7  [app]
-";
-        let first = format!("     43 worker-1         lock     cpu 12.346 ms\n{lock}\n");
-        let second = format!(
-            "     44 worker-2         lock     cpu 12.346 ms  mutex held by worker-3\n         frame pointer found by search\n{lock}\n"
-        );
-        assert!(body.contains(&format!("{first}{second}")), "{body}");
-    }
-
-    #[test]
-    fn a_thread_of_several_processes_says_whose_it_is() {
-        let mut dump = service();
-        let mut other = fixture::target();
-        other.pid = 7;
-        dump.targets = [fixture::target(), other].into();
-        let mut foreign = thread(43, "worker-1", State::Lock, &["__lll_lock_wait", "audit", "run"]);
-        foreign.thread.pid = 7;
-        dump.threads.push(foreign);
-        let text = text(&dump);
-        for start in ["     42/     43 worker-1 ", "      7/     43 worker-1 "] {
-            assert!(text.lines().any(|line| line.starts_with(start)), "{text}");
-        }
-    }
-
-    #[test]
-    fn long_names_of_threads_stay_whole() {
-        let names = ["http-nio-8080-exec-10", "main", &"long".repeat(20)];
-        let threads = names.iter().map(|name| thread(43, name, State::Wait, &["run"])).collect();
-        let text = text(&dump(threads));
-        let found: Vec<&str> = text
-            .lines()
-            .filter(|line| line.starts_with("     43 "))
-            .map(|line| &line[8..50])
-            .collect();
-        assert_eq!(found[0], "http-nio-8080-exec-10                 wait");
-        assert_eq!(found[1], "main                                  wait");
-        assert_eq!(found[2], "longlonglon...nglonglonglonglonglong  wait");
-    }
-
-    #[test]
-    fn scripts_get_one_entry_per_thread() {
-        let mut out = Vec::new();
-        write_json(&service(), &mut out).expect("memory takes everything");
-        let text = String::from_utf8(out).expect("UTF-8");
-        let start = r#"{"schema":"sampletop-dump/1","at":"2026-01-02T03:04:05.123Z","took_ms":12.346,"notice":null,"targets":[{"pid":42,"command":"app --port 80","runtime":"native"}],"threads":[{"pid":42,"tid":42,"name":"main","kind":"plain","state":"poll","waits_for":null,"blocker":null,"cpu_ms":12.346,"complete":true,"recovered":false,"frames":[{"frame":"epoll_wait","file":"/src/app/main.c","line":7,"module":"/usr/bin/app","kind":"native","tier":null,"role":"library"},"#;
-        assert!(text.starts_with(start), "{text}");
-        let value: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
-        assert_eq!(value["threads"].as_array().map(Vec::len), Some(4));
-        assert_eq!(value["threads"][2]["recovered"], true);
-        assert_eq!(value["threads"][2]["waits_for"], "mutex held by worker-3");
-        assert_eq!(value["threads"][3]["frames"][0]["frame"], "round");
-    }
-
-    proptest! {
-        #[test]
-        fn every_line_is_ascii_and_fits(names in proptest::collection::vec((".{0,40}", proptest::collection::vec(".{0,200}", 0..9)), 0..9)) {
-            let threads = names.iter().enumerate().map(|(i, (name, frames))| {
-                let frames: Vec<&str> = frames.iter().map(String::as_str).collect();
-                let mut thread = thread(u32::MAX - i as u32, name, State::Stopped, &frames);
-                thread.waits_for = frames.first().map(|text| wait("open", text));
-                thread.recovered = i % 2 == 1;
-                thread
-            });
-            let dump = dump(threads.collect());
-            for line in text(&dump).lines() {
-                prop_assert!(line.len() <= 100 && line.bytes().all(|b| (b' '..=b'~').contains(&b)), "{:?}", line);
-            }
-            let mut out = Vec::new();
-            write_json(&dump, &mut out).expect("memory takes everything");
-            let value: serde_json::Value = serde_json::from_slice(&out).expect("it is JSON");
-            for (thread, (name, _)) in value["threads"].as_array().expect("a list").iter().zip(&names) {
-                prop_assert_eq!(thread["name"].as_str(), Some(name.as_str()));
-            }
-        }
-    }
-}

@@ -1,10 +1,15 @@
 use super::*;
 use crate::formats::fixture;
 use crate::model::facts::tables::{FrameId, NameId, Named, Parts, StackId};
+use crate::model::projection::waits::{Peer, PeerProcess};
 use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::frame::{Marker, RawFrame};
 use crate::model::vocabulary::state::FutexKind;
 use proptest::prelude::*;
+
+fn wait(what: &'static str, object: &str) -> WaitsFor {
+    WaitsFor { what, object: object.to_owned(), ..WaitsFor::default() }
+}
 
 fn thread(tid: u32, name: &str, state: State, frames: &[&str]) -> DumpThread {
     DumpThread {
@@ -12,7 +17,7 @@ fn thread(tid: u32, name: &str, state: State, frames: &[&str]) -> DumpThread {
         name: name.into(),
         kind: ThreadKind::Plain,
         state,
-        waits_for: (tid == 44).then(|| "mutex held by worker-3".to_owned()),
+        waits_for: (tid == 44).then(|| wait("mutex", "held by worker-3")),
         blocker: BlockerId::NONE,
         cpu_ns: 12_345_678,
         complete: true,
@@ -57,6 +62,29 @@ fn written(dump: &Dump, each: bool) -> String {
     let mut out = Vec::new();
     write_text(dump, each, &mut out).expect("memory takes everything");
     String::from_utf8(out).expect("ASCII is UTF-8")
+}
+
+#[test]
+fn an_address_gives_way_to_the_process_at_the_other_end() {
+    let process = PeerProcess { name: "postgres".into(), pid: 812 };
+    let peer = Some(Peer { processes: vec![process], ..Peer::default() });
+    let wait = WaitsFor { fd: Some(7), peer, ..wait("recv", "-> 127.0.0.1:5432") };
+    let whole = "recv fd 7 -> postgres[812] (127.0.0.1:5432)";
+    assert_eq!(beside(&wait, whole.len()).as_deref(), Some(whole));
+    let short = "recv fd 7 -> postgres[812]";
+    assert_eq!(beside(&wait, whole.len() - 1).as_deref(), Some(short));
+    assert_eq!(beside(&wait, short.len()).as_deref(), Some(short));
+    assert_eq!(beside(&wait, short.len() - 1), None);
+    let alone = WaitsFor { peer: None, ..wait.clone() };
+    assert_eq!(beside(&alone, 20).as_deref(), Some("recv ...7.0.0.1:5432"));
+    // On a line of its own.
+    let mut thread = thread(44, &"n".repeat(NAME_MAX), State::Io, &["recv"]);
+    let peer = wait.peer.map(|peer| Peer { title: "idle in transaction".into(), ..peer });
+    let wait = WaitsFor { peer, ..wait };
+    let whole = wait.to_string();
+    thread.waits_for = Some(wait);
+    let text = text(&dump(vec![thread]));
+    assert!(text.contains(&format!("\n         {whole}\n")), "{text}");
 }
 
 #[test]
@@ -227,7 +255,7 @@ proptest! {
         let threads = names.iter().enumerate().map(|(i, (name, frames))| {
             let frames: Vec<&str> = frames.iter().map(String::as_str).collect();
             let mut thread = thread(u32::MAX - i as u32, name, State::Stopped, &frames);
-            thread.waits_for = frames.first().map(|text| (*text).to_owned());
+            thread.waits_for = frames.first().map(|text| wait("open", text));
             thread.recovered = i % 2 == 1;
             thread.blocker = BlockerId(1 + i as u32);
             thread

@@ -230,8 +230,11 @@ impl Evidence<'_> {
             (State::Sleep, _) => String::new(),
             (State::Lock, Some(lock)) if others.is_empty() => format!(" for one {lock}"),
             (State::Lock, _) => " for a lock".into(),
-            (_, Some(WaitsFor { what, object, .. })) if !object.is_empty() => {
-                format!(" for {}{others} ({what})", object.trim_start_matches("-> "))
+            (_, Some(waits)) if !waits.object.is_empty() => {
+                // Its peer, too; the number of the descriptor says nothing.
+                let text = WaitsFor { fd: None, ..waits.clone() }.to_string();
+                let object = text.strip_prefix(waits.what).unwrap_or(&text).trim_start();
+                format!(" for {}{others} ({})", object.trim_start_matches("-> "), waits.what)
             }
             (State::Disk, None) => " for a disk".into(),
             (_, Some(WaitsFor { what, .. })) => format!(" in {what}"),
