@@ -41,6 +41,9 @@ pub fn findings(app: &AppState) -> Vec<Finding> {
     found
 }
 
+/// Left out where a sentence is too long for its line.
+const OF_BUSY_TIME: &str = " of busy time";
+
 /// A line above the rows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Line {
@@ -54,8 +57,13 @@ pub struct Line {
 /// first one, and its second part or the next one.
 pub fn lines(findings: &[Finding], cells: usize) -> Vec<Line> {
     let mut lines = Vec::new();
-    for Finding { text, more, about, .. } in findings {
+    for Finding { kind, text, more, about, .. } in findings {
         let line = |text: String, is_first| Line { text, about: *about, is_first };
+        let short = text.replace(OF_BUSY_TIME, "");
+        let is_long = text.chars().count() > cells;
+        let text = if is_long { &short } else { text };
+        // Where threads wait is in the rows, too: another sentence says more.
+        let is_place = *kind == Kind::Wait && findings.len() > 1;
         match more {
             None => lines.push(line(text.clone(), true)),
             Some(more) => {
@@ -65,6 +73,9 @@ pub fn lines(findings: &[Finding], cells: usize) -> Vec<Line> {
                     lines.push(line(format!("{text}, {rest}"), true));
                 } else {
                     lines.push(line(text.clone(), true));
+                    if is_place {
+                        continue;
+                    }
                     lines.push(line(more.text(cells), false));
                 }
             }
@@ -78,4 +89,42 @@ pub fn lines(findings: &[Finding], cells: usize) -> Vec<Line> {
 pub(super) fn asked(app: &AppState) -> Vec<Asked> {
     let Some(snapshot) = app.view.snapshot.as_ref() else { return Vec::new() };
     projection::asked_for_findings(snapshot, &app.view.projection)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::projection::More;
+
+    fn finding(kind: Kind, text: &str, place: &str) -> Finding {
+        let more = More { before: "in".into(), functions: vec![place.into()], after: "".into() };
+        Finding { more: Some(more), ..Finding::new(kind, text.into()) }
+    }
+
+    fn texts(findings: &[Finding], cells: usize) -> Vec<String> {
+        lines(findings, cells).into_iter().map(|line| line.text).collect()
+    }
+
+    #[test]
+    fn a_sentence_that_does_not_fit_is_parted() {
+        let wait = finding(Kind::Wait, "3 threads wait: 91 % of busy time, up to 2 s", "ask");
+        let whole = "3 threads wait: 91 % of busy time, up to 2 s, in ask";
+        assert_eq!(texts(std::slice::from_ref(&wait), whole.len()), [whole]);
+        let parted = ["3 threads wait: 91 % of busy time, up to 2 s", "in ask"];
+        assert_eq!(texts(std::slice::from_ref(&wait), whole.len() - 1), parted);
+        let short = ["3 threads wait: 91 %, up to 2 s", "in ask"];
+        assert_eq!(texts(&[wait], parted[0].len() - 1), short);
+    }
+
+    #[test]
+    fn a_place_gives_way_to_another_sentence_and_a_holder_does_not() {
+        let hot = Finding::new(Kind::Function, "90 % of the CPU time is in find".into());
+        for (kind, second) in
+            [(Kind::Wait, "90 % of the CPU time is in find"), (Kind::Lock, "in ask")]
+        {
+            let first = finding(kind, "49 threads wait: 98 % of busy time", "ask");
+            let texts = texts(&[first, hot.clone()], 36);
+            assert_eq!(texts, ["49 threads wait: 98 % of busy time", second]);
+        }
+    }
 }

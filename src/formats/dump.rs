@@ -225,7 +225,7 @@ fn waiting_for(blocker: &Blocker, tables: &Tables, width: usize) -> Vec<String> 
     let name = blocker.kind.name_of(blocker.class.as_deref(), blocker.object);
     let held = match blocker.holder {
         Holder::Unknown => String::new(),
-        Holder::Free => "just released".into(),
+        Holder::Free => blocker.kind.free_word().into(),
         Holder::Thread { thread, name, .. } => {
             format!("held by {} ({})", tables.name(name), thread.tid)
         }

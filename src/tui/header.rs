@@ -49,6 +49,8 @@ pub fn draw(buffer: &mut Buffer, area: Rect, layout: &Layout, app: &AppState, th
     }
 }
 
+/// Cells that a program's name keeps beside its process id.
+const MIN_NAME: usize = 8;
 /// Maximum processes named in the title.
 const TITLE_NAMES: usize = 3;
 /// The host's use of its cores is told from this share on, percent.
@@ -122,8 +124,16 @@ fn target(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme)
     let right = width(rest) + word.len();
 
     let room = room.saturating_sub(right + 1);
-    let (name, more) = title(snapshot);
-    let name = cut_end(&name, room, theme.glyphs.cut);
+    let (name, mut more) = title(snapshot);
+    // The host gives way first, then the name: half of a process id is a wrong one.
+    if width(&name) + width(&more) > room
+        && let Some((process, _)) = more.rsplit_once(" @")
+    {
+        more = process.to_owned();
+    }
+    let beside = width(&more);
+    let for_name = if room >= beside + MIN_NAME { room - beside } else { room };
+    let name = cut_end(&name, for_name, theme.glyphs.cut);
     let left = room.saturating_sub(width(&name));
     pen.put(&name, theme.bold());
     pen.put_left(&cut_end(&more, left, theme.glyphs.cut), left, theme.dim());

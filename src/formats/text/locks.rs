@@ -6,6 +6,7 @@ use super::{Page, Report, WIDTH, seconds};
 use crate::formats::ascii::{ascii, fit, wrap};
 use crate::model::facts::tables::Holder;
 use crate::model::projection::{HeldBy, Place, Stuck};
+use crate::model::vocabulary::blocker::BlockerKind;
 
 /// Maximum locks, and maximum holders of each.
 const LOCKS: usize = 10;
@@ -58,7 +59,7 @@ pub fn locks(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         }
         for held in lock.holders.iter().take(HOLDERS) {
             let line = format!("{:>23.3}", seconds(held.waited_ns));
-            page.line(&format!("{line:INDENT$}{}", held_by(held)))?;
+            page.line(&format!("{line:INDENT$}{}", held_by(lock.kind, held)))?;
             place_lines(page, "in", &held.place)?;
         }
     }
@@ -80,10 +81,10 @@ fn place_lines(page: &mut Page<'_>, word: &str, place: &Place) -> io::Result<()>
     Ok(())
 }
 
-fn held_by(held: &HeldBy) -> String {
+fn held_by(kind: BlockerKind, held: &HeldBy) -> String {
     match held.holder {
         Holder::Unknown => "holder unknown".into(),
-        Holder::Free => "just released".into(),
+        Holder::Free => kind.free_word().into(),
         Holder::Thread { .. } => fit(&format!("held by {}", ascii(&held.name)), WIDTH - INDENT),
         Holder::Foreign { pid, tid } => format!("held by thread {tid} of process {pid}"),
         Holder::Readers(1) => "held by one reader".into(),

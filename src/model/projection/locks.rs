@@ -93,10 +93,13 @@ impl Lock {
 
     /// Returns the known holder for which threads waited longest.
     pub fn main_holder(&self) -> Option<&HeldBy> {
-        self.holders
-            .iter()
-            .find(|held| matches!(held.holder, Holder::Thread { .. } | Holder::Foreign { .. }))
+        self.holders.iter().find(|held| is_known(held.holder))
     }
+}
+
+/// Returns whether a holder is known: a thread, or a number of readers.
+fn is_known(holder: Holder) -> bool {
+    matches!(holder, Holder::Thread { .. } | Holder::Foreign { .. } | Holder::Readers(_))
 }
 
 #[cfg(test)]
@@ -164,7 +167,7 @@ impl Waited {
         let mut locked = FxHashMap::default();
         for (wait, weights) in &self.by_wait {
             let blocker = tables.blocker(wait.blocker).filter(|found| is_lock(found));
-            if blocker.is_some_and(|blocker| Held::of(blocker.holder).is_thread()) {
+            if blocker.is_some_and(|blocker| is_known(blocker.holder)) {
                 *locked.entry(wait.cell).or_default() += weights.wall_ns;
             }
         }

@@ -118,6 +118,14 @@ impl BlockerKind {
         )
     }
 
+    /// Returns what is said where no thread holds it. A task may be one that no thread runs yet.
+    pub fn free_word(self) -> &'static str {
+        match self {
+            BlockerKind::Future => "no thread runs it",
+            _ => "just released",
+        }
+    }
+
     /// Returns whether a thread that has it keeps all others out, so that a cycle of waits never
     /// ends.
     pub fn is_exclusive(self) -> bool {
@@ -181,6 +189,12 @@ mod tests {
             "child",
         ];
         assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn a_task_that_no_thread_runs_was_not_released() {
+        assert_eq!(BlockerKind::Future.free_word(), "no thread runs it");
+        assert_eq!(BlockerKind::Mutex.free_word(), "just released");
     }
 
     #[test]

@@ -293,9 +293,11 @@ fn is_child(wait: &CommonWait) -> bool {
     wait.by.as_deref().is_some_and(plain)
 }
 
-/// Returns who holds a lock, of a process that is not watched.
+/// Returns who holds a lock, where no thread that is watched does alone.
 fn foreign(holder: Holder) -> String {
     match holder {
+        Holder::Readers(1) => "a reader".into(),
+        Holder::Readers(readers) => format!("{readers} readers"),
         Holder::Foreign { pid, .. } => format!("process {pid}"),
         _ => "another thread".into(),
     }

@@ -185,10 +185,15 @@ fn a_lock_is_named_with_its_holder_where_much_time_waits_for_it() {
 fn a_lock_without_a_known_holder_is_no_sentence_of_this_kind() {
     let mut world = World::new();
     let held = world.held_by(0x10, "timer", HELD);
-    for holder in [Holder::Unknown, Holder::Free, Holder::Readers(2), Holder::Unmounted] {
+    for holder in [Holder::Unknown, Holder::Free, Holder::Unmounted] {
         world.waits("http-1", 300, Blocker { holder, ..held.clone() });
     }
     assert_ne!(says(&mut world).map(|found| found.kind), Some(Kind::Lock));
+    let mut readers = World::new();
+    let held_for_reading = Blocker { holder: Holder::Readers(2), ..held.clone() };
+    readers.waits("http-1", 300, held_for_reading);
+    let sentence = says(&mut readers).map(|found| found.sentence()).unwrap_or_default();
+    assert!(sentence.ends_with("up to 300 ms, held by 2 readers"), "{sentence}");
     let foreign = Holder::Foreign { pid: 77, tid: 78 };
     world.waits("http-1", 1, Blocker { holder: foreign, class: Some("a.Table".into()), ..held });
     let found = says(&mut world).expect("its holder is known");
