@@ -1,5 +1,5 @@
 //! Measures each stage by itself: observing a thread, walking, the ring, reducing, publishing,
-//! projecting, a key.
+//! projecting, a key, listing sockets and pipes.
 //!
 //! ```text
 //! cargo bench --bench stages [-- NAME]
@@ -12,6 +12,7 @@
 
 use std::cell::Cell;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -36,7 +37,8 @@ use sampletop::model::vocabulary::frame::{
 };
 use sampletop::process::mapped_files::Files;
 use sampletop::process::memory::Memory;
-use sampletop::process::threads::{Doing, Tasks};
+use sampletop::process::threads::{Doing, Tasks, raise_descriptor_limit};
+use sampletop::process::waits::endpoint_iterator::Program;
 use sampletop::tui::theme::Theme;
 use sampletop::unwinder::framehop::FramehopUnwinder;
 
@@ -314,6 +316,22 @@ fn publish_at_100_000_stacks(bencher: Bencher) {
             world.observe(250);
         })
         .bench_local_values(|()| world.lock().expect("one thread").0.snapshot());
+}
+
+#[divan::bench(sample_count = 20)]
+fn load_the_list_of_endpoints(bencher: Bencher) {
+    bencher.bench_local(|| Program::load().expect("root, and a kernel with BPF iterators"));
+}
+
+/// Measures a pass over the sockets of all processes, 6,000 of them our own.
+#[divan::bench]
+fn list_6_000_endpoints(bencher: Bencher) {
+    raise_descriptor_limit();
+    let pairs: Vec<_> =
+        (0..3_000).map(|_| UnixStream::pair().expect("enough descriptors")).collect();
+    let mut program = Program::load().expect("root, and a kernel with BPF iterators");
+    bencher.bench_local(|| program.pass().expect("it is loaded").expect("a list").len());
+    drop(pairs);
 }
 
 #[divan::bench(sample_count = 20)]
