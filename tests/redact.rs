@@ -60,6 +60,7 @@ fn figures(value: &Value) -> String {
         "name",
         "frame",
         "functions",
+        "sentence",
         "class",
         "object",
         "file",
