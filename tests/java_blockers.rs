@@ -404,10 +404,12 @@ const RECORDED: [(u32, &[&str], &str); 9] = [
 ];
 
 /// Records what tests/java_recorded reads, again after a change of the readers:
-/// `cargo test --test java_blockers -- --ignored`, with all JDKs of tests/jdks.
+/// `SAMPLETOP_RECORD=1 cargo test --test java_blockers record`, with all JDKs of tests/jdks.
 #[test]
-#[ignore = "writes tests/java_recorded"]
 fn record_waits() {
+    if std::env::var_os("SAMPLETOP_RECORD").is_none() {
+        return;
+    }
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/java_recorded");
     for jdk in EVERY_JDK.iter() {
         let classes = jdk.compile("Blockers.java");

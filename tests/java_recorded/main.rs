@@ -17,7 +17,7 @@
 //! Each `waits-N.gz` has what was read of another program (tests/targets/Blockers.java: threads
 //! that wait for locks) in one way of locking, each `waits-N.txt` what its threads wait for, judged
 //! by `jstack -l`. All are recorded again, with the JDKs of tests/jdks, by
-//! `cargo test --test java_blockers -- --ignored`.
+//! `SAMPLETOP_RECORD=1 cargo test --test java_blockers record`.
 
 mod blockers;
 mod changed;
