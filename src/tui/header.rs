@@ -36,6 +36,7 @@ pub fn draw(buffer: &mut Buffer, area: Rect, layout: &Layout, app: &AppState, th
         4 => &[Line::Target, Line::Threads, Line::History, Line::Insight],
         _ => &[Line::Target, Line::Threads, Line::History, Line::Insight, Line::More],
     };
+    let sentences = sentences(area, app);
     for (y, line) in lines.iter().enumerate() {
         let mut pen = Pen::new(buffer, area, y as u16);
         pen.space(1);
@@ -43,8 +44,8 @@ pub fn draw(buffer: &mut Buffer, area: Rect, layout: &Layout, app: &AppState, th
             Line::Target => target(&mut pen, snapshot, app, theme),
             Line::Threads => threads(&mut pen, snapshot, app, theme),
             Line::History => history::draw(&mut pen, app, theme),
-            Line::Insight => sentence(&mut pen, app, theme, 0),
-            Line::More => sentence(&mut pen, app, theme, 1),
+            Line::Insight => sentence(&mut pen, sentences.first(), theme),
+            Line::More => sentence(&mut pen, sentences.get(1), theme),
         }
     }
 }
@@ -271,15 +272,18 @@ fn threads(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme
     }
 }
 
-/// What matters most about the range, or about the measurement; the line of this number.
-fn sentence(pen: &mut Pen<'_>, app: &AppState, theme: &Theme, nth: usize) {
-    let room = pen.room().saturating_sub(MARGIN - 1);
-    let lines = insight::lines(&insight::findings(app), room);
-    let Some(line) = lines.get(nth) else { return };
+/// Returns the lines of what matters most about the range, or about the measurement.
+fn sentences(area: Rect, app: &AppState) -> Vec<insight::Line> {
+    insight::lines(&insight::findings(app), usize::from(area.width).saturating_sub(MARGIN))
+}
+
+fn sentence(pen: &mut Pen<'_>, line: Option<&insight::Line>, theme: &Theme) {
+    let Some(line) = line else { return };
     let style = match line.about {
         About::Harm => theme.severity(Severity::Warning),
         About::Target | About::Idle => theme.plain(),
     };
     pen.put(if line.is_first { "! " } else { "  " }, theme.bold());
+    let room = pen.room().saturating_sub(1);
     pen.put(&cut_end(&line.text, room, theme.glyphs.cut), style);
 }

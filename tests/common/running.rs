@@ -18,7 +18,7 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A target program under test, killed (by its own pid) when dropped.
+/// A target program under test, killed with its children (by their pids) when dropped.
 pub struct Running {
     pub child: Child,
     pub lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
@@ -46,11 +46,27 @@ impl Running {
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
+
+    /// Returns the processes that it has started and that still run.
+    fn children(&self) -> Vec<String> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).into_iter().flatten();
+        let lists =
+            tasks.flatten().map(|task| std::fs::read_to_string(task.path().join("children")));
+        let pids = lists
+            .flatten()
+            .flat_map(|list| list.split_whitespace().map(String::from).collect::<Vec<String>>());
+        pids.collect()
+    }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
+        // They would keep the tests' output open.
+        let children = self.children();
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if !children.is_empty() {
+            let _ = Command::new("kill").arg("-KILL").args(children).status();
+        }
     }
 }

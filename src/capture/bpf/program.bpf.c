@@ -11,16 +11,9 @@
 // `is_target` is the filter of perf's cpu-clock events. It drops samples of other processes before they take room in our
 // rings.
 //
-// The kernel's structures are declared by hand, with the used fields only. The loader finds where each field lies in the
-// running kernel (CO-RE). Only x86-64.
+// Only x86-64. What it shares with the other program is in kernel.bpf.h.
 
-typedef unsigned char u8;
-typedef unsigned short u16;
-typedef unsigned int u32;
-typedef unsigned long u64;
-
-#define SECTION(name) __attribute__((section(name), used))
-#define RELOCATED __attribute__((preserve_access_index))
+#include "../../process/kernel.bpf.h"
 
 // How clang and the loader describe a map: each field is a pointer whose type holds the value.
 #define NUMBER(name, value) int(*name)[value]
@@ -37,25 +30,13 @@ typedef unsigned long u64;
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static u64 (*bpf_ktime_get_ns)(void) = (void *)5;
 static u64 (*bpf_get_current_pid_tgid)(void) = (void *)14;
-static long (*bpf_probe_read_kernel)(void *to, u32 size, const void *from) = (void *)113;
-static long (*bpf_seq_write)(void *seq, const void *data, u32 size) = (void *)127;
 static long (*bpf_get_task_stack)(void *task, void *to, u32 size, u64 flags) = (void *)141;
 static void *(*bpf_task_storage_get)(void *map, void *task, void *value, u64 flags) = (void *)156;
-static void *(*bpf_get_current_task_btf)(void) = (void *)158;
 static void *(*bpf_task_pt_regs)(void *task) = (void *)175;
 static long (*bpf_find_vma)(void *task, u64 address, void *callback, void *context, u64 flags) = (void *)180;
 static long (*bpf_loop)(u32 times, void *callback, void *context, u64 flags) = (void *)181;
 static long (*bpf_copy_from_user_task)(void *to, u32 size, const void *from, void *task, u64 flags) = (void *)191;
 
-struct pid_namespace;
-struct upid {
-    int nr;
-    struct pid_namespace *ns;
-} RELOCATED;
-struct pid {
-    u32 level;
-    struct upid numbers[1];
-} RELOCATED;
 struct sched_entity {
     u64 sum_exec_runtime;
 } RELOCATED;
@@ -77,7 +58,6 @@ struct task_struct {
     int pid;
     int tgid;
     struct task_struct *group_leader;
-    struct pid *thread_pid;
     u64 start_boottime;
     char comm[16];
     struct sched_entity se;
@@ -87,10 +67,6 @@ struct task_struct {
 } RELOCATED;
 struct pt_regs {
     u64 r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, sp;
-} RELOCATED;
-struct seq_file;
-struct bpf_iter_meta {
-    struct seq_file *seq;
 } RELOCATED;
 struct bpf_iter__task {
     struct bpf_iter_meta *meta;
@@ -246,25 +222,6 @@ struct row {
 #define TASK_STOPPED_OR_TRACED (4 | 8)
 #define TASK_NOLOAD 0x400
 #define FRESH_READS __asm__ volatile("" ::: "memory")
-
-// Returns the thread's id in the pid namespace of the reader; 0 if it has none there.
-static __attribute__((noinline)) u32 id_here(struct task_struct *task)
-{
-    struct task_struct *reader = bpf_get_current_task_btf();
-    u32 level = reader->thread_pid->level;
-    struct pid *pid = 0;
-    struct upid id = {};
-    u64 size = __builtin_preserve_type_info(*(struct upid *)0, 1);
-    const void *numbers;
-
-    bpf_probe_read_kernel(&pid, sizeof(pid), &task->thread_pid);
-    if (!pid)
-        return 0;
-    numbers = (const void *)__builtin_preserve_access_index(&pid->numbers[0]);
-    if (bpf_probe_read_kernel(&id, sizeof(id), numbers + level * size))
-        return 0;
-    return id.nr;
-}
 
 static long end_of_mapping(struct task_struct *task, struct vm_area_struct *mapping, u64 *end)
 {

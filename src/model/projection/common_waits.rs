@@ -16,7 +16,7 @@ use super::totals::Totals;
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::{Location, StackId};
 use crate::model::projection::settings::Metric;
-use crate::model::vocabulary::frame::{Ns, ThreadKey};
+use crate::model::vocabulary::frame::ThreadKey;
 use crate::model::vocabulary::state::State;
 
 /// Maximum waits of a range, those with most waited time.
@@ -37,11 +37,10 @@ pub struct CommonWait {
     pub waited_ns: u64,
     /// The part of it for which the lock and its holder are known, ns.
     pub locked_ns: u64,
-    /// The longest unbroken wait, ns; its start.
+    /// The longest unbroken wait, ns.
     pub longest_ns: u64,
-    pub longest_from: Ns,
     pub threads: u32,
-    /// Index of the group that all of them are in.
+    /// Index of the group that all of them are in, where groups are named after threads.
     pub group: Option<u32>,
     /// The name of one of them.
     pub name: Arc<str>,
@@ -91,13 +90,13 @@ fn waited_ns(totals: &Totals) -> u64 {
 
 impl Busy {
     /// `attached`: the node of each cell, or [`NONE`]; `locked`: by cell, ns waited for known
-    /// locks; `group`: the index of a cell's group in the projection.
+    /// locks; `group`: the index of a cell's group in the projection, if it is named after threads.
     pub(super) fn of(
         (snapshot, rows, verdicts): (&Snapshot, &Rows, &Verdicts),
         shown: &Shown,
         attached: &[u32],
         locked: &FxHashMap<u32, u64>,
-        group: impl Fn(u32) -> u32,
+        group: impl Fn(u32) -> Option<u32>,
     ) -> Busy {
         let mut busy = Busy::default();
         let mut numbers: FxHashMap<Functions, u32> = FxHashMap::default();
@@ -194,9 +193,8 @@ impl Busy {
                     waited_ns: waited_ns(&sum.totals),
                     locked_ns: sum.locked_ns,
                     longest_ns: sum.totals.longest_ns,
-                    longest_from: sum.totals.longest_from,
                     threads: threads.get(&number).map_or(0, |(count, _)| *count),
-                    group: sum.group.map(&group),
+                    group: sum.group.and_then(&group),
                     name: name.map_or("".into(), |name| snapshot.tables.name(name).clone()),
                     now: now.into_iter().map(|(_, thread)| thread).collect(),
                     node: Some(attached[cell as usize]).filter(|node| *node != NONE),

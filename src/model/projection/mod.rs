@@ -7,6 +7,7 @@
 //! allocation, exit       functions that allocate; where a stack leaves the user's code
 //! common_waits           where threads wait most; time lost to memory
 //! group, units           groups of threads, roll-ups of functions; filter: hides stacks and frames
+//! group_parts            the groups of a range with their threads
 //! roles                  whose code a frame is
 //! idle_marks, idle       waiting for work, by lists of frames
 //! base_marks             functions at the base of a thread, by lists
@@ -38,6 +39,7 @@ mod fact_reader;
 mod filter;
 mod findings;
 mod group;
+mod group_parts;
 mod idle;
 mod idle_marks;
 mod kernel_entry;
@@ -75,7 +77,7 @@ use std::sync::{Arc, OnceLock};
 use rustc_hash::FxHashMap;
 
 use crate::model::facts::snapshot::{Session, Snapshot, Target};
-use crate::model::facts::tables::{Location, NameId, StackId, Tables};
+use crate::model::facts::tables::{Location, StackId, Tables};
 use crate::model::projection::settings::{Grouping, Metric, Settings};
 use crate::model::vocabulary::frame::{Ns, ThreadKey, ThreadKind};
 
@@ -153,9 +155,8 @@ impl Hidden {
 pub struct Busiest {
     pub name: Arc<str>,
     pub cpu_ns: u64,
-    /// The node with most of its CPU time among those in which no other thread was, and that time,
-    /// ns.
-    pub alone_in: Option<(u32, u64)>,
+    /// As in [`Projection::seen`].
+    thread: u32,
 }
 
 /// The facts of a range as groups, call trees and methods. Independent of metric and order:
@@ -237,6 +238,12 @@ impl Projection {
     pub fn method_of_nodes(&self) -> Vec<Option<u32>> {
         let methods_of = methods::methods_of(&self.nodes);
         methods_of.into_iter().map(|method| (method != columns::NONE).then_some(method)).collect()
+    }
+
+    /// Returns the node with most CPU time of its own among those that only the thread that ran
+    /// most was in, and that time, ns.
+    pub(super) fn busiest_alone_in(&self) -> Option<(u32, u64)> {
+        self.nodes.alone_in(&self.seen, self.busiest.as_ref()?.thread)
     }
 
     /// Returns the node of this function, or the nearest one above it, in which the thread was for
@@ -382,10 +389,10 @@ impl Projector {
             shown.seen.iter().map(|seen| shown.threads[seen.thread as usize]).collect();
         let now = Now::of(snapshot, verdicts, &shown_threads);
 
-        let parts = parts(snapshot, settings, &shown, groups);
+        let parts = group_parts::parts(snapshot, settings, &shown, groups);
         let mut rank = vec![0; groups.count()];
         let mut heads = Vec::with_capacity(parts.len());
-        let mut members: Vec<Part> = Vec::with_capacity(parts.len());
+        let mut members: Vec<group_parts::Part> = Vec::with_capacity(parts.len());
         for (part, place) in parts.into_iter().zip(0..) {
             rank[part.group as usize] = place;
             let inner =
@@ -431,7 +438,9 @@ impl Projector {
         let member_of = |group: u32| member[rank[group as usize] as usize];
         let locked = waited.locked(&snapshot.tables);
         let names = (snapshot, &*rows, &*verdicts);
-        let busy = Busy::of(names, &shown, &trees.attached, &locked, member_of);
+        let named_after_threads = matches!(settings.grouping, Grouping::Rules | Grouping::Name);
+        let group_of = |group: u32| named_after_threads.then(|| member_of(group));
+        let busy = Busy::of(names, &shown, &trees.attached, &locked, group_of);
         let (locks, locks_of_nodes) = waited.locks((snapshot, rows, verdicts), &trees.attached);
         let deadlocks = locks::deadlocks(snapshot, rows, verdicts);
         let mut trend = shown.trend.take();
@@ -450,12 +459,14 @@ impl Projector {
         let busiest = shown.busiest.map(|busiest| Busiest {
             name: snapshot.tables.name(busiest.name).clone(),
             cpu_ns: busiest.cpu_ns,
-            alone_in: trees.nodes.alone_in(&seen, busiest.thread),
+            thread: busiest.thread,
         });
 
         let mut total = Totals::default();
         let mut groups = Vec::with_capacity(trees.groups.len());
-        for (tree, Part { label, threads, .. }) in trees.groups.into_iter().zip(members) {
+        for (tree, group_parts::Part { label, threads, .. }) in
+            trees.groups.into_iter().zip(members)
+        {
             let name = label.name;
             total.add(&tree.total);
             groups.push(Group {
@@ -533,74 +544,4 @@ impl Projector {
         self.groups.update(snapshot, settings);
         self.verdicts.update(&snapshot.tables, &self.rows, settings);
     }
-}
-
-/// A group with its number and threads.
-struct Part {
-    group: u32,
-    label: group::Label,
-    threads: Vec<GroupThread>,
-}
-
-impl Part {
-    /// Returns whether the two are shown as one group.
-    fn belongs_with(&self, next: &Part) -> bool {
-        self.label.name == next.label.name && next.label.inner.is_some()
-    }
-
-    fn join(&mut self, next: Part) {
-        self.threads.extend(next.threads);
-        self.threads.sort_by_key(|thread| thread.thread);
-        // A renamed thread occurs twice.
-        self.threads.dedup_by_key(|thread| thread.thread);
-    }
-}
-
-/// Returns a thread's current name, if it is one of the two; else the one that was interned later.
-fn newest(now: &FxHashMap<ThreadKey, NameId>, thread: ThreadKey, names: [NameId; 2]) -> NameId {
-    let now = now.get(&thread);
-    let [a, b] = names;
-    std::cmp::max_by_key(a, b, |name| (Some(name) == now, *name))
-}
-
-/// Returns the groups of all cells, by name.
-fn parts(
-    snapshot: &Snapshot,
-    settings: &Settings,
-    shown: &fact_reader::Shown,
-    groups: &group::Groups,
-) -> Vec<Part> {
-    let now: FxHashMap<ThreadKey, NameId> =
-        snapshot.threads.iter().map(|t| (t.thread, t.name)).collect();
-    // `seen` is sorted by thread, so within a group all names of a thread are adjacent.
-    let mut seen: Vec<Vec<(u32, NameId)>> = vec![Vec::new(); groups.count()];
-    for seen_in in &shown.seen {
-        let group = &mut seen[shown.cells[seen_in.cell as usize].group as usize];
-        match group.last_mut() {
-            Some((thread, name)) if *thread == seen_in.thread => {
-                *name = newest(&now, shown.threads[*thread as usize], [*name, seen_in.name]);
-            }
-            _ => group.push((seen_in.thread, seen_in.name)),
-        }
-    }
-    let mut parts: Vec<Part> = Vec::with_capacity(seen.len());
-    for (group, threads) in (0..).zip(seen).filter(|(_, threads)| !threads.is_empty()) {
-        let mut threads: Vec<GroupThread> = threads
-            .into_iter()
-            .map(|(thread, name)| GroupThread {
-                thread: shown.threads[thread as usize],
-                name: snapshot.tables.name(name).clone(),
-                kind: snapshot.tables.kind(name),
-            })
-            .collect();
-        threads.sort_unstable_by_key(|thread| thread.thread);
-        let mut label = groups.label(group).clone();
-        if let (Grouping::Thread, [one]) = (&settings.grouping, threads.as_slice()) {
-            label.name = group::thread_label(&one.name, one.thread).into();
-        }
-        parts.push(Part { group, label, threads });
-    }
-    let first = |part: &Part| part.threads.first().map(|t| t.thread);
-    parts.sort_unstable_by(|a, b| a.label.cmp(&b.label).then_with(|| first(a).cmp(&first(b))));
-    parts
 }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::Projector;
 use super::columns::NONE;
 use super::fact_reader::{ReadFacts, Reader};
 use super::group::thread_label;
+use super::group_parts::newest;
 use super::tree::Builder;
-use super::{Projector, newest};
 use crate::model::facts::history::FactKey;
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::{BlockerId, Location, NameId, StackId};

@@ -5,34 +5,14 @@
 // `list` is called for each open file of each process while its iterator is read (Linux 5.11: a socket by its file). It writes a
 // `struct row` for a connected internet socket, a unix socket, and an end of a pipe. It reads nothing of the processes' memory.
 //
-// The kernel's structures are declared by hand, with the used fields only. The loader finds where each field lies in the
-// running kernel (CO-RE).
+// What it shares with the other program is in kernel.bpf.h.
 
-typedef unsigned char u8;
-typedef unsigned short u16;
-typedef unsigned int u32;
-typedef unsigned long u64;
+#include "../kernel.bpf.h"
 
-#define SECTION(name) __attribute__((section(name), used))
-#define RELOCATED __attribute__((preserve_access_index))
-
-static long (*bpf_probe_read_kernel)(void *to, u32 size, const void *from) = (void *)113;
-static long (*bpf_seq_write)(void *seq, const void *data, u32 size) = (void *)127;
-static void *(*bpf_get_current_task_btf)(void) = (void *)158;
 static void *(*bpf_sock_from_file)(void *file) = (void *)162;
 
-struct pid_namespace;
-struct upid {
-    int nr;
-    struct pid_namespace *ns;
-} RELOCATED;
-struct pid {
-    u32 level;
-    struct upid numbers[1];
-} RELOCATED;
 struct task_struct {
     struct task_struct *group_leader;
-    struct pid *thread_pid;
 } RELOCATED;
 
 struct super_block {
@@ -84,10 +64,6 @@ struct socket {
     struct sock *sk;
 } RELOCATED;
 
-struct seq_file;
-struct bpf_iter_meta {
-    struct seq_file *seq;
-} RELOCATED;
 struct bpf_iter__task_file {
     struct bpf_iter_meta *meta;
     struct task_struct *task;
@@ -126,25 +102,6 @@ struct row {
     u8 mode;
     u8 unused[5];
 };
-
-// Returns the process's id in the pid namespace of the reader; 0 if it has none there.
-static __attribute__((always_inline)) u32 id_here(struct task_struct *task)
-{
-    struct task_struct *reader = bpf_get_current_task_btf();
-    u32 level = reader->thread_pid->level;
-    struct pid *pid = 0;
-    struct upid id = {};
-    u64 size = __builtin_preserve_type_info(*(struct upid *)0, 1);
-    const void *numbers;
-
-    bpf_probe_read_kernel(&pid, sizeof(pid), &task->thread_pid);
-    if (!pid)
-        return 0;
-    numbers = (const void *)__builtin_preserve_access_index(&pid->numbers[0]);
-    if (bpf_probe_read_kernel(&id, sizeof(id), numbers + level * size))
-        return 0;
-    return id.nr;
-}
 
 static __attribute__((always_inline)) void map_ipv4(u8 *to, u32 address)
 {

@@ -110,7 +110,7 @@ impl Evidence<'_> {
         if !whole || elapsed < WHOLE_CORE_FOR {
             return None;
         }
-        let alone = busiest.alone_in.filter(|(_, ns)| *ns * 2 >= busiest.cpu_ns);
+        let alone = self.projection.busiest_alone_in().filter(|(_, ns)| *ns * 2 >= busiest.cpu_ns);
         let mut functions = Vec::new();
         if let Some((node, _)) = alone {
             let mut at = Some(node);

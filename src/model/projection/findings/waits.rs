@@ -4,7 +4,7 @@ use super::{Evidence, Finding, Kind, More, short_span};
 use crate::model::facts::snapshot::ThreadNow;
 use crate::model::facts::tables::{Holder, Location};
 use crate::model::projection::locks::noun;
-use crate::model::projection::waits::{Asked, Facts, WaitsFor, describe};
+use crate::model::projection::waits::{Asked, Facts, Peer, WaitsFor, describe};
 use crate::model::projection::{CommonWait, Lock, Stuck};
 use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::frame::{Ns, SECOND};
@@ -77,10 +77,16 @@ impl Evidence<'_> {
         if self.share(lock.waited_ns) < MUCH_WAITED || !long {
             return None;
         }
-        // Of short waits not every lock is read: those in the same place wait for it, too.
+        // Of short waits not every lock is read. Those in the same place wait for it, too, if no
+        // other lock was waited for there.
+        let is_of = |lock: &Lock, wait: &CommonWait| {
+            lock.waiting_in.iter().any(|(place, _)| *place == wait.place)
+        };
         let here = |wait: &&CommonWait| {
+            let mut of_place = projection.locks.iter().filter(|lock| is_of(lock, wait));
             wait.state == State::Lock
-                && lock.waiting_in.iter().any(|(place, _)| *place == wait.place)
+                && of_place.next().is_some_and(|first| std::ptr::eq(first, lock))
+                && of_place.next().is_none()
         };
         let waits = projection.busy.waits.iter().filter(here);
         let waited_ns = waits.map(|wait| wait.waited_ns).sum::<u64>().max(lock.waited_ns);
@@ -205,7 +211,8 @@ impl Evidence<'_> {
         match (wait.threads, group) {
             (0 | 1, _) => (wait.name.to_string(), true),
             (n, Some(group)) if n as usize == group.threads.len() => {
-                (format!("all {n} {} threads", group.name), false)
+                let all = if n == 2 { "both".to_owned() } else { format!("all {n}") };
+                (format!("{all} {} threads", group.name), false)
             }
             (n, Some(group)) => (format!("{n} {} threads", group.name), false),
             (n, None) => (format!("{n} threads"), false),
@@ -231,10 +238,12 @@ impl Evidence<'_> {
             (State::Lock, Some(lock)) if others.is_empty() => format!(" for one {lock}"),
             (State::Lock, _) => " for a lock".into(),
             (_, Some(waits)) if !waits.object.is_empty() => {
-                // Its peer, too; the number of the descriptor says nothing.
-                let text = WaitsFor { fd: None, ..waits.clone() }.to_string();
+                // The number of the descriptor says nothing, and what the peer does changes.
+                let peer = waits.peer.map(|peer| Peer { activity: None, ..peer });
+                let text = WaitsFor { fd: None, peer, ..waits }.to_string();
                 let object = text.strip_prefix(waits.what).unwrap_or(&text).trim_start();
-                format!(" for {}{others} ({})", object.trim_start_matches("-> "), waits.what)
+                let object = object.trim_start_matches("-> ");
+                format!(" for {object}{others} in {}", waits.what)
             }
             (State::Disk, None) => " for a disk".into(),
             (_, Some(WaitsFor { what, .. })) => format!(" in {what}"),

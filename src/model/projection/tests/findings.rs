@@ -1,7 +1,7 @@
 //! The sentences above the rows: when each is said, and when not.
 
 use super::*;
-use crate::model::projection::settings::Level;
+use crate::model::projection::settings::{Grouping, Level};
 use crate::model::vocabulary::frame::SECOND;
 use crate::model::vocabulary::host_load::HostLoad;
 
@@ -47,6 +47,26 @@ fn threads_that_wait_in_one_place_are_counted_and_named() {
 }
 
 #[test]
+fn only_groups_of_thread_names_are_named() {
+    let mut world = World::new();
+    for nth in 0..3 {
+        waits(&mut world, &format!("http-{nth}"), READS, State::Io, 100);
+    }
+    let snapshot = world.snapshot();
+    for (grouping, who) in [
+        (Grouping::Rules, "all 3 http- threads wait"),
+        (Grouping::Process, "3 threads wait"),
+        (Grouping::Blocker, "3 threads wait"),
+        (Grouping::None, "3 threads wait"),
+    ] {
+        let settings = Settings { grouping, ..mine() };
+        let projection = world.project_with(&mut Projector::default(), &snapshot, &settings);
+        let found = findings(&snapshot, &projection, 10_000_000, &|_| None, Wording::WHOLE);
+        assert!(found[0].text.starts_with(who), "{}", found[0].text);
+    }
+}
+
+#[test]
 fn a_wait_in_one_place_needs_a_share_and_one_that_is_long() {
     for (ms, others, said) in [(50, 150, true), (49, 10, false), (50, 151, false)] {
         let mut world = World::new();
@@ -87,7 +107,7 @@ fn a_library_is_named_by_its_outermost_function() {
                   std::sync::mpsc::recv;libc.so.6!syscall";
     waits(&mut world, "page-1", pooled, State::Wait, 100);
     waits(&mut world, "page-2", pooled, State::Wait, 100);
-    let all = "all 2 page- threads wait in mio::pool::get: 100 % of busy time, up to 100 ms, \
+    let all = "both page- threads wait in mio::pool::get: 100 % of busy time, up to 100 ms, \
                in start > serve > mio::pool::get";
     assert_eq!(says(&mut world), [all]);
 }

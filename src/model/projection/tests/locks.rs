@@ -182,6 +182,21 @@ fn a_lock_is_named_with_its_holder_where_much_time_waits_for_it() {
 }
 
 #[test]
+fn waits_whose_lock_was_not_read_count_for_the_only_lock_of_their_place() {
+    for (others, share) in [(false, "99 %"), (true, "55 %")] {
+        let mut world = World::new();
+        let held = world.held_by(0x10, "timer", HELD);
+        world.waits("http-1", 100, held.clone());
+        world.fact("http-2", WAITS, State::Lock, 40 * MS);
+        if others {
+            world.waits("http-3", 40, Blocker { object: 0x20, ..held });
+        }
+        let sentence = says(&mut world).expect("a lock").text;
+        assert!(sentence.contains(&format!(" for one mutex: {share}")), "{sentence}");
+    }
+}
+
+#[test]
 fn a_lock_without_a_known_holder_is_no_sentence_of_this_kind() {
     let mut world = World::new();
     let held = world.held_by(0x10, "timer", HELD);
