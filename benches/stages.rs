@@ -458,9 +458,6 @@ impl View {
 /// read history again. Their frame is drawn with the answer if that comes soon enough, else
 /// without; then another frame shows the figures.
 fn key_to_frame(range: &str, settings: Settings) {
-    let mut view = View::new(Arc::clone(full()), settings);
-    view.press(Key::Home);
-    view.press(Key::Char('E'));
     println!("{range}");
     println!("from a key, ms        to its frame: median    p99    to its figures: median    p99");
     for (what, key) in [
@@ -474,6 +471,10 @@ fn key_to_frame(range: &str, settings: Settings) {
         ("b     roll up", Key::Char('b')),
         ("r     range", Key::Char('r')),
     ] {
+        // What a key leaves behind is not to change what the next one costs.
+        let mut view = View::new(Arc::clone(full()), settings.clone());
+        view.press(Key::Home);
+        view.press(Key::Char('E'));
         let (mut frames, mut figures) = (Vec::new(), Vec::new());
         for nth in 0..200 {
             if nth % 10 == 0 {

@@ -2,10 +2,11 @@
 
 use rustc_hash::FxHashMap;
 
+use super::busy_time::BusyTime;
 use super::columns::NONE;
 use super::filter::Verdicts;
 use super::group::{Groups, thread_label};
-use super::locks::Waited;
+use super::locks::{Waited, is_held_lock};
 use super::rows::Rows;
 use super::trend::Trend;
 use super::{Hidden, Totals};
@@ -33,8 +34,6 @@ pub(super) enum CellKind {
     Plain,
     /// Hidden as idle, unless nothing else is left.
     Idle,
-    /// Idle, and shown because the settings say so.
-    ShownIdle,
     /// Of threads that waited for work and have no core yet.
     Woken,
 }
@@ -133,6 +132,7 @@ pub(super) struct Shown {
     pub busiest: Option<BusiestThread>,
     /// Waits whose blockers are known, of the threads that are shown.
     pub waited: Waited,
+    pub busy: BusyTime,
     pub trend: Option<Trend>,
 }
 
@@ -162,17 +162,28 @@ pub(super) struct Reader<'a> {
     scratch: &'a mut Scratch,
     threads: Vec<ThreadKey>,
     by_thread: FxHashMap<ThreadKey, u32>,
-    /// By thread: whether some of its time is hidden as idle; whether some of its time is not idle.
-    idle: Vec<(bool, bool)>,
-    /// By thread: CPU time that is shown, ns, and its newest name.
-    cpu: Vec<(u64, NameId)>,
+    /// By thread.
+    of_threads: Vec<OfThread>,
     /// Result of the thread filter for a name in a group.
     chosen: FxHashMap<(NameId, u32), bool>,
     hidden: Hidden,
     left: bool,
     collectors: Collectors,
     waited: Waited,
+    busy: BusyTime,
     trend: Option<Trend>,
+}
+
+/// What is known of a thread of the range.
+struct OfThread {
+    /// Some of its time is hidden as idle.
+    hidden_idle: bool,
+    /// Some of its time is not idle.
+    busy: bool,
+    /// CPU time that is shown, ns; none of a runtime's own threads.
+    cpu_ns: u64,
+    /// Its newest name.
+    name: NameId,
 }
 
 /// The CPU time of threads that collect garbage, whatever the filters.
@@ -202,13 +213,13 @@ impl<'a> Reader<'a> {
             scratch,
             threads: Vec::new(),
             by_thread: FxHashMap::default(),
-            idle: Vec::new(),
-            cpu: Vec::new(),
+            of_threads: Vec::new(),
             chosen: FxHashMap::default(),
             hidden: Hidden::default(),
             left: false,
             collectors: Collectors::default(),
             waited: Waited::default(),
+            busy: BusyTime::default(),
             trend: None,
         }
     }
@@ -235,13 +246,16 @@ impl<'a> Reader<'a> {
             self.hidden.idle = Totals::default();
         } else {
             self.hidden.idle_threads =
-                self.idle.iter().filter(|(idle, busy)| *idle && !*busy).count() as u32;
+                self.of_threads.iter().filter(|of| of.hidden_idle && !of.busy).count() as u32;
         }
-        let busiest = (0..)
-            .zip(&self.cpu)
-            .max_by_key(|(_, (cpu_ns, _))| *cpu_ns)
-            .map(|(thread, (cpu_ns, name))| BusiestThread { thread, name: *name, cpu_ns: *cpu_ns });
-        let Reader { scratch, threads, mut hidden, collectors, waited, trend, .. } = self;
+        let busiest = (0..).zip(&self.of_threads).max_by_key(|(_, of)| of.cpu_ns).map(
+            |(thread, OfThread { cpu_ns, name, .. })| BusiestThread {
+                thread,
+                name: *name,
+                cpu_ns: *cpu_ns,
+            },
+        );
+        let Reader { scratch, threads, mut hidden, collectors, waited, busy, trend, .. } = self;
         let collectors_cpu_ns = collectors.cpu_ns;
         hidden.settle_off();
         let cells = std::mem::take(&mut scratch.cells);
@@ -260,6 +274,7 @@ impl<'a> Reader<'a> {
             collectors_cpu_ns,
             busiest,
             waited,
+            busy,
             trend,
         }
     }
@@ -289,11 +304,12 @@ impl<'a> Reader<'a> {
             cell.kind = CellKind::Idle;
             self.hidden.idle.add(&cell.totals);
         }
-        self.idle.iter_mut().for_each(|(idle, busy)| {
-            *idle |= *busy;
-            *busy = false;
+        self.of_threads.iter_mut().for_each(|of| {
+            of.hidden_idle |= of.busy;
+            of.busy = false;
         });
         self.waited = Waited::default();
+        self.busy = BusyTime::default();
     }
 
     fn fact(&mut self, key: &FactKey, weights: &Weights) {
@@ -302,7 +318,6 @@ impl<'a> Reader<'a> {
         };
         let tables = &self.snapshot.tables;
         let is_internal = tables.kind(key.name) == ThreadKind::Internal;
-        let plain = if is_idle { CellKind::ShownIdle } else { CellKind::Plain };
         let (stack, kind) = match self.settings.level {
             _ if is_idle && !self.settings.idle => (stack, CellKind::Idle),
             // The function in which a thread waited for work is not what takes the time until it
@@ -319,17 +334,23 @@ impl<'a> Reader<'a> {
             }
             // What a runtime does in its own threads is no more the user's than the frames by which
             // it runs his.
-            Level::Mine if is_internal => (StackId::EMPTY, plain),
-            Level::Mine | Level::Chains | Level::All => (stack, plain),
+            Level::Mine if is_internal => (StackId::EMPTY, CellKind::Plain),
+            Level::Mine | Level::Chains | Level::All => (stack, CellKind::Plain),
         };
         if !is_internal {
-            let (cpu_ns, name) = &mut self.cpu[thread as usize];
-            *cpu_ns += weights.cpu_ns;
-            *name = key.name;
+            let of = &mut self.of_threads[thread as usize];
+            of.cpu_ns += weights.cpu_ns;
+            of.name = key.name;
         }
         let at = self.scratch.cell(group, stack, kind);
         if kind != CellKind::Idle {
             self.waited.add(key, at, weights);
+        }
+        if !is_idle {
+            let exit = self.verdicts.exits().number(stack);
+            let of_stack = (&self.verdicts.of_stack(stack), exit);
+            let blocker = tables.blocker(key.blocker);
+            self.busy.add(of_stack, group, state, weights, blocker.is_some_and(is_held_lock));
         }
         let Scratch { cells, seen, .. } = &mut *self.scratch;
         let cell = &mut cells[at as usize];
@@ -366,7 +387,7 @@ impl<'a> Reader<'a> {
         }
         let is_idle = path.is_idle(kind, state);
         if !is_idle && (weights.wall_ns > 0 || weights.cpu_ns > 0) {
-            self.idle[thread as usize].1 = true;
+            self.of_threads[thread as usize].busy = true;
         }
 
         let filters = &self.settings.filters;
@@ -381,7 +402,7 @@ impl<'a> Reader<'a> {
         } else {
             if is_idle && !self.settings.idle {
                 add(&mut self.hidden.idle, state, weights);
-                self.idle[thread as usize].0 = true;
+                self.of_threads[thread as usize].hidden_idle = true;
             } else {
                 self.left |= weights.wall_ns > 0 || weights.cpu_ns > 0;
             }
@@ -410,8 +431,8 @@ impl<'a> Reader<'a> {
         let thread = *self.by_thread.entry(key).or_insert(next);
         if thread == next {
             self.threads.push(key);
-            self.idle.push((false, false));
-            self.cpu.push((0, NameId(0)));
+            let name = NameId(0);
+            self.of_threads.push(OfThread { hidden_idle: false, busy: false, cpu_ns: 0, name });
         }
         thread
     }

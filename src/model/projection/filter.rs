@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 
 use super::allocation::is_allocation;
 use super::base_marks;
-use super::exit::Exit;
+use super::exit::Exits;
 use super::idle::Wait;
 use super::idle_marks::{self, Mark};
 use super::kernel_entry::KernelEntry;
@@ -41,8 +41,6 @@ pub(super) struct Verdict {
     call: Call,
     /// The number of its library; [`NO_LIBRARY`] for the user's, runtimes' and standard functions.
     pub library: u32,
-    /// It allocates or frees memory.
-    allocates: bool,
 }
 
 impl Verdict {
@@ -83,8 +81,6 @@ pub(super) struct Path {
     call: WaitCall,
     /// The first location, outermost first, that matches [`Grouping::Frame`].
     pub group: Option<u32>,
-    /// Where the user's code is left.
-    pub exit: Exit,
     /// The user's function allocates or frees memory.
     pub allocates: bool,
     /// In a page fault.
@@ -116,8 +112,12 @@ impl Path {
 pub(super) struct Verdicts {
     functions: Vec<Option<Verdict>>,
     locations: Vec<Verdict>,
+    /// By location: whether it allocates or frees memory.
+    allocates: Vec<bool>,
     /// By [`StackId`].
     paths: Vec<Path>,
+    /// By [`StackId`]; apart from the paths, which are read for each fact.
+    exits: Exits,
     /// What the built-in lists say about each function, which no setting changes.
     known: Vec<Known>,
     /// Numbers of libraries, from [`NO_LIBRARY`] + 1; see [`library`].
@@ -139,12 +139,14 @@ impl Verdicts {
     pub(super) fn forget(&mut self) {
         self.functions.clear();
         self.locations.clear();
-        self.paths.clear();
+        self.allocates.clear();
+        self.forget_paths();
     }
 
     /// Drops the results of stacks, after frames were renamed.
     pub(super) fn forget_paths(&mut self) {
         self.paths.clear();
+        self.exits.forget();
     }
 
     pub(super) fn update(&mut self, tables: &Tables, rows: &Rows, settings: &Settings) {
@@ -153,6 +155,7 @@ impl Verdicts {
         for id in self.locations.len()..rows.location_count() {
             let verdict = self.judge(rows, settings, id as u32);
             self.locations.push(verdict);
+            self.allocates.push(is_allocation(rows.location(id as u32)));
         }
         if self.paths.is_empty() {
             self.paths.push(Path::default()); // the empty stack
@@ -161,7 +164,9 @@ impl Verdicts {
         for id in self.paths.len()..tables.stack_count() {
             let stack = StackId(id as u32);
             // Parents have lower ids.
-            let mut path = self.paths[tables.parent(stack).0 as usize];
+            let parent = tables.parent(stack);
+            let mut path = self.paths[parent.0 as usize];
+            let mut exit = self.exits.of(parent);
             for location in rows.of_frame(tables.top(stack)) {
                 let verdict = &self.locations[*location as usize];
                 path.focus |= verdict.focus;
@@ -170,8 +175,9 @@ impl Verdicts {
                 path.wait = path.wait.below(verdict.idle);
                 path.base = path.base.below(verdict.base);
                 path.call = path.call.below(verdict.call);
-                path.exit = path.exit.below(*location, verdict.role, verdict.library);
-                path.allocates = verdict.role != Role::App && (path.allocates | verdict.allocates);
+                exit = exit.below(*location, verdict.role, verdict.library);
+                path.allocates |= self.allocates[*location as usize];
+                path.allocates &= verdict.role != Role::App;
                 path.faults |= verdict.enters_kernel == Some(KernelEntry::PageFault);
                 path.is_stopped |= verdict.stops == StopRole::ReplacesStop;
                 if verdict.groups && path.group.is_none() {
@@ -179,6 +185,7 @@ impl Verdicts {
                 }
             }
             self.paths.push(path);
+            self.exits.push(exit, rows);
         }
     }
 
@@ -220,6 +227,10 @@ impl Verdicts {
         self.locations[id as usize]
     }
 
+    pub(super) fn exits(&self) -> &Exits {
+        &self.exits
+    }
+
     pub(super) fn of_stack(&self, stack: StackId) -> Path {
         self.paths.get(stack.0 as usize).copied().unwrap_or_default()
     }
@@ -246,7 +257,6 @@ fn judge_function(settings: &Settings, location: &Location, mark: Mark) -> Verdi
         base: BaseMark::default(),
         call: Call::default(),
         library: NO_LIBRARY,
-        allocates: is_allocation(location),
         stops: match location {
             stop if safepoint::is_marker(stop) => StopRole::ReplacesStop,
             enters if monitor::is_frame(enters) => StopRole::ReplacesMonitorEntry,

@@ -10,7 +10,7 @@ use super::locks::LockKey;
 use super::rows::Rows;
 use crate::model::facts::fact::FactKey;
 use crate::model::facts::snapshot::Snapshot;
-use crate::model::facts::tables::{BlockerId, NameId, Tables};
+use crate::model::facts::tables::{Blocker, BlockerId, NameId};
 use crate::model::projection::settings::{Grouping, Settings};
 use crate::model::vocabulary::frame::{ThreadKey, ThreadKind};
 use crate::model::vocabulary::state::State;
@@ -67,7 +67,7 @@ enum Key {
     Process(u32),
     /// The first matching frame, a location of [`Rows`].
     Frame(Option<u32>),
-    Lock(LockKey),
+    Blocker(BlockerId),
     Doing(Doing),
     All,
 }
@@ -125,14 +125,8 @@ impl Locks {
         changed
     }
 
-    fn key(tables: &Tables, blocker: BlockerId, state: State) -> Key {
-        match tables.blocker(blocker) {
-            Some(blocker) => Key::Lock(LockKey::of(blocker)),
-            None => Key::Doing(Doing::of(state)),
-        }
-    }
-
-    fn name(&self, lock: LockKey) -> String {
+    fn name(&self, blocker: &Blocker) -> String {
+        let lock = LockKey::of(blocker);
         let class = self.classes.get(&lock).and_then(|class| class.as_deref());
         let name = lock.kind.name_of(class, lock.object);
         match self.of_several_processes {
@@ -179,7 +173,10 @@ impl Groups {
             Grouping::Rules | Grouping::Name => Key::Name(name),
             Grouping::Thread => Key::Thread(thread),
             Grouping::Process => Key::Process(thread.pid),
-            Grouping::Blocker => Locks::key(&snapshot.tables, fact.blocker, state),
+            Grouping::Blocker => match snapshot.tables.blocker(fact.blocker) {
+                Some(_) => Key::Blocker(fact.blocker),
+                None => Key::Doing(Doing::of(state)),
+            },
             Grouping::None => Key::All,
             Grouping::Frame(_) => Key::Frame(frame),
         };
@@ -204,9 +201,11 @@ impl Groups {
                 }
             }
             Grouping::Blocker => match key {
-                Key::Lock(lock) => self.locks.name(lock).into(),
                 Key::Doing(doing) => doing.name().into(),
-                _ => ALL.into(),
+                _ => {
+                    let blocker = snapshot.tables.blocker(fact.blocker);
+                    blocker.map_or_else(|| ALL.into(), |blocker| self.locks.name(blocker).into())
+                }
             },
             Grouping::None => ALL.into(),
             Grouping::Frame(_) => {

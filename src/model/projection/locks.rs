@@ -97,6 +97,11 @@ impl Lock {
     }
 }
 
+/// Returns whether this is a lock whose holder is known.
+pub(super) fn is_held_lock(blocker: &Blocker) -> bool {
+    is_lock(blocker) && is_known(blocker.holder)
+}
+
 /// Returns whether a holder is known: a thread, or a number of readers.
 fn is_known(holder: Holder) -> bool {
     matches!(holder, Holder::Thread { .. } | Holder::Foreign { .. } | Holder::Readers(_))
@@ -160,18 +165,6 @@ impl Waited {
             let FactKey { blocker, stack, thread, .. } = *key;
             self.by_wait.entry(Wait { blocker, stack, thread, cell }).or_default().add(weights);
         }
-    }
-
-    /// Returns the time waited for locks whose holder is known, by cell, ns.
-    pub(super) fn locked(&self, tables: &Tables) -> FxHashMap<u32, u64> {
-        let mut locked = FxHashMap::default();
-        for (wait, weights) in &self.by_wait {
-            let blocker = tables.blocker(wait.blocker).filter(|found| is_lock(found));
-            if blocker.is_some_and(|blocker| is_known(blocker.holder)) {
-                *locked.entry(wait.cell).or_default() += weights.wall_ns;
-            }
-        }
-        locked
     }
 
     /// Sums the waits up, by lock, those with most waited time first; and by node. `attached`: the

@@ -72,9 +72,22 @@ pub(super) fn methods(nodes: &Nodes, groups: &[Group], seen: &[(u32, u32)]) -> V
     sum_up(nodes, groups, seen, &methods_of(nodes))
 }
 
-/// Returns the method with the most CPU time as self time; a tie: the first. Costs much less than
-/// all of them.
-pub(super) fn hottest(nodes: &Nodes, groups: &[Group], seen: &[(u32, u32)]) -> Option<Method> {
+/// The method with the most CPU time as self time.
+#[derive(Clone, Debug)]
+pub struct Hottest {
+    pub method: Method,
+    /// Of its nodes the one with most CPU time.
+    pub node: u32,
+}
+
+/// Returns the hottest method; a tie: the first; none with less than `least_ns`. Costs much less
+/// than all of them.
+pub(super) fn hottest(
+    nodes: &Nodes,
+    groups: &[Group],
+    seen: &[(u32, u32)],
+    least_ns: u64,
+) -> Option<Hottest> {
     let mut methods_of = methods_of(nodes);
     let mut own_ns: Vec<u64> = Vec::new();
     for (method, own) in methods_of.iter().zip(&nodes.own) {
@@ -84,12 +97,16 @@ pub(super) fn hottest(nodes: &Nodes, groups: &[Group], seen: &[(u32, u32)]) -> O
         own_ns.resize(own_ns.len().max(*method as usize + 1), 0);
         own_ns[*method as usize] += nodes.owns.value(*own, Metric::Cpu);
     }
-    let most = own_ns.iter().copied().max().filter(|most| *most > 0)?;
+    let most = own_ns.iter().copied().max().filter(|most| *most >= least_ns.max(1))?;
     let hottest = own_ns.iter().position(|own| *own == most)? as u32;
     for method in &mut methods_of {
         *method = if *method == hottest { 0 } else { NONE };
     }
-    sum_up(nodes, groups, seen, &methods_of).pop()
+    let of_method = (0..).zip(&methods_of).filter(|(_, method)| **method == 0);
+    let node = of_method.map(|(node, _)| node);
+    let node = node.max_by_key(|node| nodes.totals.value(*node, Metric::Cpu))?;
+    let method = sum_up(nodes, groups, seen, &methods_of).pop()?;
+    Some(Hottest { method, node })
 }
 
 /// Does the same for some nodes. `methods_of`: by node, numbered in order of first occurrence.

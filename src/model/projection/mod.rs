@@ -5,7 +5,8 @@
 //! settings               all choices of the user about what is shown
 //! fact_reader, rows      history -> cells by group and row; samples: stacks one by one
 //! allocation, exit       functions that allocate; where a stack leaves the user's code
-//! common_waits           where threads wait most; time lost to memory
+//! busy_time              sums of facts by exit, and of what memory took
+//! common_waits           where threads wait most
 //! group, units           groups of threads, roll-ups of functions; filter: hides stacks and frames
 //! group_parts            the groups of a range with their threads
 //! roles                  whose code a frame is
@@ -30,6 +31,7 @@
 
 mod allocation;
 mod base_marks;
+mod busy_time;
 mod collapse;
 mod columns;
 mod common_waits;
@@ -92,7 +94,7 @@ pub use group::{ALL, INTERNAL, NO_MATCH};
 pub(in crate::model) use idle_marks::{Mark, mark};
 pub use label::{Label, label};
 pub use locks::{HeldBy, Lock, MainHolder, Place, Stuck, WaitOfNode, WaitedFor};
-pub use methods::Method;
+pub use methods::{Hottest, Method};
 pub(in crate::model) use monitor::is_enter as is_monitor_enter;
 pub use nodes::Siblings;
 pub use now::Now;
@@ -192,7 +194,8 @@ pub struct Projection {
     /// The threads that `seen` refers to.
     threads: Vec<ThreadKey>,
     methods: OnceLock<Vec<Method>>,
-    hottest: OnceLock<Option<Method>>,
+    hottest: OnceLock<Option<Hottest>>,
+    alone_in: OnceLock<Option<(u32, u64)>>,
     trend: Option<trend::Trend>,
 }
 
@@ -219,6 +222,7 @@ impl Projection {
             threads: Vec::new(),
             methods: OnceLock::new(),
             hottest: OnceLock::new(),
+            alone_in: OnceLock::new(),
             trend: None,
         }
     }
@@ -228,9 +232,10 @@ impl Projection {
         self.methods.get_or_init(|| methods::methods(&self.nodes, &self.groups, &self.seen))
     }
 
-    /// Returns the method with the most CPU time as self time.
-    pub fn hottest(&self) -> Option<&Method> {
-        let hottest = || methods::hottest(&self.nodes, &self.groups, &self.seen);
+    /// Returns the method with half of the CPU time or more as self time.
+    pub fn hottest(&self) -> Option<&Hottest> {
+        let half = self.total.cpu_ns.div_ceil(2);
+        let hottest = || methods::hottest(&self.nodes, &self.groups, &self.seen, half);
         self.hottest.get_or_init(hottest).as_ref()
     }
 
@@ -243,7 +248,8 @@ impl Projection {
     /// Returns the node with most CPU time of its own among those that only the thread that ran
     /// most was in, and that time, ns.
     pub(super) fn busiest_alone_in(&self) -> Option<(u32, u64)> {
-        self.nodes.alone_in(&self.seen, self.busiest.as_ref()?.thread)
+        let thread = self.busiest.as_ref()?.thread;
+        *self.alone_in.get_or_init(|| self.nodes.alone_in(&self.seen, thread))
     }
 
     /// Returns the node of this function, or the nearest one above it, in which the thread was for
@@ -251,7 +257,8 @@ impl Projection {
     pub(super) fn node_of(&self, thread: ThreadKey, function: &Location) -> Option<u32> {
         let thread = self.threads.iter().position(|known| *known == thread)? as u32;
         let mut best: Option<(u64, u32)> = None;
-        for (_, node) in self.seen.iter().filter(|(of, _)| *of == thread) {
+        let from = self.seen.partition_point(|(of, _)| *of < thread);
+        for (_, node) in self.seen[from..].iter().take_while(|(of, _)| *of == thread) {
             let mut at = Some(*node);
             while let Some(node) = at {
                 if self.name(node).function == function.function {
@@ -436,11 +443,11 @@ impl Projector {
             })
             .collect();
         let member_of = |group: u32| member[rank[group as usize] as usize];
-        let locked = waited.locked(&snapshot.tables);
+        let time = std::mem::take(&mut shown.busy);
         let names = (snapshot, &*rows, &*verdicts);
         let named_after_threads = matches!(settings.grouping, Grouping::Rules | Grouping::Name);
         let group_of = |group: u32| named_after_threads.then(|| member_of(group));
-        let busy = Busy::of(names, &shown, &trees.attached, &locked, group_of);
+        let busy = Busy::of(time, names, &shown, &trees.attached, group_of);
         let (locks, locks_of_nodes) = waited.locks((snapshot, rows, verdicts), &trees.attached);
         let deadlocks = locks::deadlocks(snapshot, rows, verdicts);
         let mut trend = shown.trend.take();
@@ -497,6 +504,7 @@ impl Projector {
             threads: std::mem::take(&mut shown.threads),
             methods: OnceLock::new(),
             hottest: OnceLock::new(),
+            alone_in: OnceLock::new(),
             trend,
         };
         shown.done(facts_scratch);

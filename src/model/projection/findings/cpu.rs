@@ -1,8 +1,8 @@
 //! Sentences about CPU time: who uses it, and who lacks it.
 
 use super::{Evidence, Finding, Kind, More};
-use crate::model::projection::HITS_NEEDED;
 use crate::model::projection::settings::Metric;
+use crate::model::projection::{HITS_NEEDED, Hottest};
 use crate::model::vocabulary::frame::SECOND;
 use crate::model::vocabulary::role::Role;
 use crate::model::vocabulary::state::State;
@@ -11,8 +11,6 @@ use crate::model::vocabulary::state::State;
 const MUCH_CPU: f64 = 0.5;
 /// And from this one on where it is most of all busy time.
 const SOME_CPU: f64 = 0.1;
-/// A function with this share of it stands out.
-const STANDS_OUT: f64 = 0.5;
 /// A thread that runs for this part of the time uses a whole core, at least for this long, ns.
 const WHOLE_CORE: f64 = 0.9;
 const WHOLE_CORE_FOR: u64 = 2 * SECOND;
@@ -79,26 +77,23 @@ impl Evidence<'_> {
     /// Says which function has most of the CPU time, where that is much.
     fn hot(&self) -> Option<Finding> {
         let (projection, total) = (self.projection, &self.projection.total);
-        let hottest = projection.hottest()?;
         let cores = total.cores(projection.elapsed());
         let busy = projection.busy.total;
         let of = |state: State| busy.states_ns[state as usize];
         let runs = (of(State::Run) + of(State::Rdy)) * 2 >= busy.wall_ns;
         let much = cores >= MUCH_CPU || (cores >= SOME_CPU && runs);
-        let share = hottest.own.share(Metric::Cpu, total);
-        let stands_out = share >= STANDS_OUT && hottest.own.cpu_hits >= HITS_NEEDED;
-        if !much || !stands_out || hottest.role == Role::Marker {
+        let Hottest { method: hottest, node } = much.then(|| projection.hottest())??;
+        if hottest.own.cpu_hits < HITS_NEEDED || hottest.role == Role::Marker {
             return None;
         }
+        let share = hottest.own.share(Metric::Cpu, total);
         let location = hottest.location(Metric::Cpu);
         let mut text =
             format!("{:.0} % of the CPU time is in {}", share * 100.0, self.function(location));
         if let Some(entry) = hottest.entry(Metric::Cpu) {
             text.push_str(&format!(", calling {}", self.function(entry)));
         }
-        let node = (0..projection.node_count())
-            .filter(|node| projection.name(*node).function == location.function)
-            .max_by_key(|node| projection.value(*node, Metric::Cpu));
+        let node = Some(*node);
         Some(Finding { lost_ns: hottest.own.cpu_ns, node, ..Finding::new(Kind::Function, text) })
     }
 

@@ -170,9 +170,11 @@ proptest! {
         prop_assert_eq!(group(&one) == group(&other), new_one == new_other, "{} {}", new_one, new_other);
     }
 
-    /// Words contain letters that hashes never have, so a match cannot be chance.
+    /// Words contain letters that hashes never have, so a match cannot be chance. Rust's `as` is no
+    /// name, and stays.
     #[test]
     fn no_word_is_left(words in prop::collection::vec("[a-z]{0,4}[a-f][a-z]{0,4}|[A-F][a-z]{3,9}|[0-9]{5,9}|[äöü]{3}", 1..6), by in prop::sample::select(vec!["::", ".", "/", " ", "<", "$", "-"])) {
+        prop_assume!(!words.iter().any(|word| word == "as"));
         let text = words.join(by);
         let mut redactor = Redactor::new(KEY);
         let new = redactor.location(&location(&text, &text, FrameKind::Native), Origin::Unknown);
