@@ -20,6 +20,7 @@ pub const RUN: &str = "run";
 pub const NATIVE_MAIN: &str = "native main";
 pub const MANAGED_BASE: &str = "managed base";
 pub const TAKES: &str = "takes";
+pub const SERVES: &str = "serves";
 pub const SLEEPS: &str = "sleeps";
 pub const STARTS: &str = "starts";
 pub const OF_LANGUAGE: &str = "of language";
@@ -40,13 +41,14 @@ pub const SYNCHRONIZER: &str = "synchronizer";
 pub const AWAITS_END: &str = "awaits end";
 pub const MAY_TAKE: &str = "may take";
 
-const PLACES: [&str; 25] = [
+const PLACES: [&str; 26] = [
     CLOSURE,
     BASE,
     RUN,
     NATIVE_MAIN,
     MANAGED_BASE,
     TAKES,
+    SERVES,
     SLEEPS,
     STARTS,
     OF_LANGUAGE,

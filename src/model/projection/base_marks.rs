@@ -52,6 +52,8 @@ pub(in crate::model) enum BaseMark {
     MayTake,
     /// A function of the user that is named as one that takes work: `pop`, `wait_for_job`.
     Takes,
+    /// A function of the user that is named as one that waits for a client or for its request.
+    Serves,
     /// Receives from a channel of a library.
     Receives,
     /// A function of the user that is named as one that sleeps: `pause_ms`.
@@ -83,6 +85,7 @@ const WORDS: &[(&str, BaseMark)] = &[
     (redacted::RUN, BaseMark::Run),
     (redacted::MANAGED_BASE, BaseMark::ManagedLoop),
     (redacted::TAKES, BaseMark::Takes),
+    (redacted::SERVES, BaseMark::Serves),
     (redacted::SLEEPS, BaseMark::Sleeps),
     (redacted::STARTS, BaseMark::Starts),
     (redacted::OF_LANGUAGE, BaseMark::Library),
@@ -129,6 +132,14 @@ const TAKES: &str = r"(?x)^(
     | \w*(sem|cond|condition)_(timed_?)?wait
     )$";
 
+/// Functions that wait for a client or for its request. What they read is no answer.
+const SERVES: &str = r"(?x)^(
+    (wait|sleep|block|park|idle|await|poll|look|listen)_?(for|until|on)?_?(a_|the_|new_|next_|more_|any_)?
+      (request|query|command|client|input)s?(_available|_ready|_arrives?)?
+    | (read|receive|recv|next|accept)_?(a_|the_|new_|next_|more_)?(request|query|command|client)s?
+    | accept(_?(one|all|loop|connections?))?
+    )$";
+
 /// Queues of Java's library. A job may take from them too: an answer, a connection.
 const JAVA_QUEUES: &str = r"^java\.util\.concurrent\.[A-Za-z]*(Queue|Deque)(\$\w+)*\.(?<takes>(take|poll)(First|Last)?$)?";
 
@@ -171,7 +182,7 @@ const JOB_TYPES: &str = r"(Request|Task|Job|Query|Order|Call|Command|Runnable)(<
 /// Functions that wait for threads to end, or for all threads of a phase.
 const JOINS: &str = r"(?x)^(
     _*(GI_)?_*pthread_(timed|clock|try)?join(_np|_ex)?(64)? | std::thread::join
-    | <?std::thread::(lifecycle::|scoped::)?(JoinHandle|JoinInner|ScopedJoinHandle|scope).*
+    | <?std::thread::(\w+::)?(JoinHandle|JoinInner|ScopedJoinHandle|scope).*
     | <?std::sys::.*[Tt]hread>?::join
     )$";
 
@@ -203,11 +214,12 @@ const RUNS_TASKS: &str = r"(?x)^(
     | (boost::)?asio::detail::.*(do_)?(complete|invoke).* | std::__future_base::.*
     )$";
 
-static PATTERNS: LazyLock<[Regex; 12]> = LazyLock::new(|| {
+static PATTERNS: LazyLock<[Regex; 13]> = LazyLock::new(|| {
     [
         CLOSURES,
         LOOPS,
         TAKES,
+        SERVES,
         SLEEPS,
         RUNS_TASKS,
         STARTS,
@@ -228,7 +240,8 @@ static JAVA_PATTERNS: LazyLock<[Regex; 4]> = LazyLock::new(|| {
 
 /// Returns the mark of a frame; `role`: whose code it is.
 pub(in crate::model) fn mark(location: &Location, role: Role) -> BaseMark {
-    let [closures, loops, takes, sleeps, runs_tasks, starts, jobs, job_types, ..] = &*PATTERNS;
+    let [closures, loops, takes, serves, sleeps, runs_tasks, starts, jobs, job_types, ..] =
+        &*PATTERNS;
     let [.., joins, results, blocks_on, java_queues] = &*PATTERNS;
     let name = &*location.function;
     if let Some(words) = redacted::of(name) {
@@ -299,6 +312,7 @@ pub(in crate::model) fn mark(location: &Location, role: Role) -> BaseMark {
         return mark;
     }
     match location.kind {
+        _ if serves.is_match(&snake) => BaseMark::Serves,
         _ if takes.is_match(&snake) => BaseMark::Takes,
         _ if !owner.is_empty() && takes.is_match(&format!("{}_{snake}", snake_case(owner))) => {
             BaseMark::Takes
@@ -321,7 +335,7 @@ pub(in crate::model) fn mark(location: &Location, role: Role) -> BaseMark {
 
 /// Returns the mark of a method of a library of Java that is neither a wait nor the runtime's.
 fn mark_of_java_library(name: &str) -> BaseMark {
-    let [_, _, takes, _, _, _, _, job_types, ..] = &*PATTERNS;
+    let [_, _, takes, _, _, _, _, _, job_types, ..] = &*PATTERNS;
     let [_, joins, ..] = &*JAVA_PATTERNS;
     let snake = snake_case(name.rsplit('.').next().unwrap_or(name));
     let concurrent = name.strip_prefix("java.util.concurrent.");

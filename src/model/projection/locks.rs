@@ -61,6 +61,14 @@ pub struct HeldBy {
 /// user has none, a library's. Empty if that is unknown.
 pub type Place = Vec<Arc<Location>>;
 
+/// Returns whether two places are the same functions, however these were compiled.
+pub(super) fn is_same_place(one: &Place, other: &Place) -> bool {
+    let functions = |place: &'_ Place| -> Vec<(Arc<str>, Arc<str>)> {
+        place.iter().map(|at| (at.function.clone(), at.module.clone())).collect()
+    };
+    functions(one) == functions(other)
+}
+
 /// Maximum functions of a [`Place`].
 const MAX_DEPTH: usize = 3;
 

@@ -37,6 +37,8 @@ pub(super) enum Base {
     Loops,
     /// A function that takes work, called by those.
     Takes,
+    /// A function that waits for a client or its request, called by those.
+    Serves,
     /// A function that sleeps, called by those.
     Sleeps,
     /// A condition or a channel of the language's library, called by those.
@@ -71,6 +73,10 @@ impl Base {
             (Base::Body, Starts) => Base::Start,
             (Base::Unknown, Library) => Base::Unknown,
             (_, BaseMark::Takes) if is_base || self == Base::Takes => Base::Takes,
+            (_, BaseMark::Serves) if is_base || matches!(self, Base::Takes | Base::Serves) => {
+                Base::Serves
+            }
+            (Base::Serves, Library | ManagedLibrary | BaseMark::Takes) => Base::Serves,
             (base, BaseMark::Receives)
                 if is_base || matches!(base, Base::Takes | Base::InLibrary) =>
             {
@@ -119,15 +125,17 @@ impl Base {
                     | Base::Closures
                     | Base::First
                     | Base::Takes
+                    | Base::Serves
                     | Base::InLibrary
             ),
+            // By any other name it may read the answer of another server.
+            State::Io => self == Base::Serves,
             State::Sleep => {
                 !matches!(self, Base::Unknown | Base::Start | Base::Helper(_) | Base::Job)
             }
             State::Run
             | State::Rdy
             | State::Lock
-            | State::Io
             | State::Poll
             | State::Disk
             | State::Stopped => false,
@@ -304,7 +312,9 @@ mod tests {
         let idle = |frames: &[&str]| is_idle(State::Wait, &[&["_start"], frames].concat());
         let join = ["std::thread::join", "__pthread_clockjoin_ex", "libc.so.6!futex"];
         assert!(idle(&[&["main"], &join[..]].concat()));
-        assert!(idle(&["main", "shop::main", "std::thread::lifecycle::JoinInner<T>::join"]));
+        for join in ["lifecycle::JoinInner<T>", "join_handle::JoinHandle<T>", "JoinHandle<T>"] {
+            assert!(idle(&["main", "shop::main", &format!("std::thread::{join}::join")]), "{join}");
+        }
         assert!(idle(&["main", "shop::main", "tokio::runtime::runtime::Runtime::block_on"]));
         for frames in [
             &["main", "shop::sum", "std::thread::join"][..],
@@ -508,10 +518,40 @@ mod tests {
     }
 
     #[test]
-    fn only_waiting_and_sleeping_can_be_idle() {
+    fn a_thread_of_a_client_waits_for_its_requests() {
+        let recv = "libc.so.6!__libc_recv";
+        let read = "sun.nio.ch.NioSocketImpl.implRead";
+        let idle = |frames: &[&str]| is_idle(State::Io, &[&["start_thread"], frames].concat());
+        for frames in [
+            &["session_main", "wait_for_client", "libc.so.6!__poll"][..],
+            &["session_main", "chat::Session::readRequest", recv],
+            &["chat::main::{{closure}}", "chat::next_command", "std::net::TcpStream::read", recv],
+            &["listener", "accept_loop", "libc.so.6!accept4"],
+            &["java.lang.Thread.run", "chat.Session.run", "chat.Session.readCommand", read, recv],
+        ] {
+            assert!(idle(frames), "{frames:?}");
+        }
+        for frames in [
+            &["session_main", recv][..],
+            &["session_main", "read_line", recv],
+            &["session_main", "fetch_rate", "read_request", recv],
+            &["session_main", "read_request", "authenticate", recv],
+            &["session_main", "get_request", recv],
+            &["session_main", "take_item", recv],
+            &["java.lang.Thread.run", "chat.Session.run", "chat.Session.readReply", read, recv],
+        ] {
+            assert!(!idle(frames), "{frames:?}");
+        }
+    }
+
+    #[test]
+    fn other_states_are_never_idle() {
         for state in State::ALL {
             let idle = is_idle(state, &["clone3", "worker", "Queue::take"]);
             assert_eq!(idle, matches!(state, State::Wait | State::Sleep), "{state:?}");
+            let idle = is_idle(state, &["clone3", "worker", "wait_for_client"]);
+            let can = matches!(state, State::Wait | State::Sleep | State::Io);
+            assert_eq!(idle, can, "{state:?}");
         }
         assert!(!is_idle(State::Wait, &[]), "without code of the user the lists decide");
         assert!(!is_idle(State::Wait, &["worker", "Queue::take"]), "what is above is not known");

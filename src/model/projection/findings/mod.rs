@@ -166,6 +166,11 @@ impl Evidence<'_> {
         (ns as f64 / self.projection.busy.total.wall_ns.max(1) as f64).min(1.0)
     }
 
+    /// Returns how many threads that is on average over the range.
+    fn threads(&self, ns: u64) -> f64 {
+        ns as f64 / self.projection.elapsed().max(1) as f64
+    }
+
     /// Formats the share: `84 % of busy time`.
     fn of_busy(&self, ns: u64) -> String {
         format!("{:.0} % of busy time", self.share(ns) * 100.0)

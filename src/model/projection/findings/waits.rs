@@ -3,7 +3,7 @@
 use super::{Evidence, Finding, Kind, More, short_span};
 use crate::model::facts::snapshot::ThreadNow;
 use crate::model::facts::tables::{Holder, Location};
-use crate::model::projection::locks::noun;
+use crate::model::projection::locks::{is_same_place, noun};
 use crate::model::projection::waits::{Asked, Facts, Peer, WaitsFor, describe};
 use crate::model::projection::{CommonWait, Lock, Stuck};
 use crate::model::vocabulary::blocker::BlockerKind;
@@ -13,11 +13,12 @@ use crate::model::vocabulary::state::State;
 /// A wait of this duration is worth a sentence.
 const LONG: Ns = SECOND;
 /// From this share of the busy time on, waits for one lock are worth a sentence, if one of them is
-/// this long.
+/// this long. Where this many threads wait on average, each wait may be short.
 const MUCH_WAITED: f64 = 0.1;
 const LONG_FOR_LOCK: Ns = SECOND / 20;
-/// From this share of the busy time on, waits in one function are worth a sentence, if one of them
-/// is as long as for a lock, or if they wait for a disk; and if this many threads waited on
+const QUEUE: f64 = 1.0;
+/// From this share of the busy time on, waits in one function are worth a sentence, if they are as
+/// long or as many as for a lock, or if they wait for a disk; and if this many threads waited on
 /// average.
 const MUCH_IN_ONE_PLACE: f64 = 0.25;
 const WAITING_THREADS: f64 = 0.1;
@@ -49,14 +50,17 @@ impl Evidence<'_> {
     /// Returns what waits say. Time waited for the lock that is named is no wait in one place, too.
     pub(super) fn waiting(&self) -> Vec<Finding> {
         let allocator = self.allocator();
-        let lock = self.lock();
+        let lock = self.longest_waited_lock();
+        let claimed = lock.map_or(Vec::new(), |lock| self.waits_for_only(lock));
+        let lock = lock.and_then(|lock| self.lock(lock, &claimed));
         let by_lock = lock.is_some();
         let mut found: Vec<Finding> = lock.into_iter().chain(allocator).collect();
         let convoy = self.convoy().filter(|_| found.is_empty());
         let by_address = convoy.is_some();
         let is_told = |wait: &&CommonWait| {
             let is_lock = wait.state == State::Lock;
-            (by_lock && wait.locked_ns * 2 >= wait.waited_ns)
+            let is_claimed = claimed.iter().any(|claimed| std::ptr::eq(*claimed, *wait));
+            (by_lock && (is_claimed || wait.locked_ns * 2 >= wait.waited_ns))
                 || (is_lock && by_address)
                 || (is_lock && found.iter().any(|finding| finding.kind == Kind::Allocator))
         };
@@ -69,34 +73,45 @@ impl Evidence<'_> {
         found
     }
 
-    /// Says which lock threads wait for, for much of their time, and who holds it where.
-    fn lock(&self) -> Option<Finding> {
-        let projection = self.projection;
-        let lock = projection.locks.iter().find(|lock| lock.main_holder().is_some())?;
-        let long = lock.longest_ns >= LONG_FOR_LOCK && lock.waited_ns >= LONG_FOR_LOCK;
-        if self.share(lock.waited_ns) < MUCH_WAITED || !long {
-            return None;
-        }
-        // Of short waits not every lock is read. Those in the same place wait for it, too, if no
-        // other lock was waited for there.
+    /// Returns the lock with most waited time whose holder is known.
+    fn longest_waited_lock(&self) -> Option<&Lock> {
+        self.projection.locks.iter().find(|lock| lock.main_holder().is_some())
+    }
+
+    /// Returns the waits in places where no other lock was waited for. Of short waits not every
+    /// lock is read: those in the same place wait for it, too.
+    fn waits_for_only(&self, lock: &Lock) -> Vec<&CommonWait> {
         let is_of = |lock: &Lock, wait: &CommonWait| {
-            lock.waiting_in.iter().any(|(place, _)| *place == wait.place)
+            lock.waiting_in.iter().any(|(place, _)| is_same_place(place, &wait.place))
         };
         let here = |wait: &&CommonWait| {
-            let mut of_place = projection.locks.iter().filter(|lock| is_of(lock, wait));
+            let mut of_place = self.projection.locks.iter().filter(|lock| is_of(lock, wait));
             wait.state == State::Lock
                 && of_place.next().is_some_and(|first| std::ptr::eq(first, lock))
                 && of_place.next().is_none()
         };
-        let waits = projection.busy.waits.iter().filter(here);
-        let waited_ns = waits.map(|wait| wait.waited_ns).sum::<u64>().max(lock.waited_ns);
-        let (s, verb) = if lock.threads == 1 { ("", "waits") } else { ("s", "wait") };
+        self.projection.busy.waits.iter().filter(here).collect()
+    }
+
+    /// Says that threads wait for this lock, for much of their time, and who holds it where.
+    fn lock(&self, lock: &Lock, claimed: &[&CommonWait]) -> Option<Finding> {
+        let projection = self.projection;
+        let waited_ns =
+            claimed.iter().map(|wait| wait.waited_ns).sum::<u64>().max(lock.waited_ns);
+        let longest_of_waits = claimed.iter().map(|wait| wait.longest_ns).max().unwrap_or(0);
+        let longest_ns = longest_of_waits.max(lock.longest_ns);
+        let long = longest_ns >= LONG_FOR_LOCK && waited_ns >= LONG_FOR_LOCK;
+        let much = self.share(waited_ns) >= MUCH_WAITED;
+        if !much || !(long || self.threads(waited_ns) >= QUEUE) {
+            return None;
+        }
+        let threads = claimed.iter().map(|wait| wait.threads).max().unwrap_or(0).max(lock.threads);
+        let (s, verb) = if threads == 1 { ("", "waits") } else { ("s", "wait") };
         let text = format!(
-            "{} thread{s} {verb} for {}: {}, up to {}",
-            lock.threads,
+            "{threads} thread{s} {verb} for {}: {}, up to {}",
             self.lock_noun(lock),
             self.of_busy(waited_ns),
-            short_span(lock.longest_ns)
+            short_span(longest_ns)
         );
         let held = lock.main_holder()?;
         let mut before = match &*held.name {
@@ -177,10 +192,10 @@ impl Evidence<'_> {
 
     /// Says in what function threads wait, for what, and how long.
     fn common_wait(&self, wait: &CommonWait) -> Option<Finding> {
+        let threads = self.threads(wait.waited_ns);
         let long = wait.longest_ns >= LONG_FOR_LOCK || wait.state == State::Disk;
-        let threads = wait.waited_ns as f64 / self.projection.elapsed().max(1) as f64;
         let much = self.share(wait.waited_ns) >= MUCH_IN_ONE_PLACE && threads >= WAITING_THREADS;
-        if !long || !much {
+        if !much || !(long || threads >= QUEUE) {
             return None;
         }
         let (who, is_one) = self.who(wait);
@@ -191,8 +206,9 @@ impl Evidence<'_> {
             (_, false) => "wait",
         };
         let text = format!(
-            "{who} {verb}{}: {}, up to {}",
+            "{who} {verb}{}{}: {}, up to {}",
             self.what(wait),
+            if self.is_never_done(wait) { " for tasks that no thread runs" } else { "" },
             self.of_busy(wait.waited_ns),
             short_span(wait.longest_ns)
         );
@@ -217,6 +233,20 @@ impl Evidence<'_> {
             (n, Some(group)) => (format!("{n} {} threads", group.name), false),
             (n, None) => (format!("{n} threads"), false),
         }
+    }
+
+    /// Returns whether all who wait there now, several, wait for results of tasks that no thread
+    /// has begun: a pool that waits for itself does.
+    fn is_never_done(&self, wait: &CommonWait) -> bool {
+        let threads = self.snapshot.threads.iter().filter(|now| wait.now.contains(&now.thread));
+        let blockers: Vec<_> =
+            threads.map(|now| self.snapshot.tables.blocker(now.blocker)).collect();
+        blockers.len() >= 2
+            && (blockers.into_iter().flatten().filter(|blocker| {
+                blocker.kind == BlockerKind::Future && blocker.holder == Holder::Free
+            }))
+            .count()
+                == wait.now.len()
     }
 
     /// Returns what is waited for, with a blank before it; empty if that is not known.

@@ -1,7 +1,9 @@
 //! The sentences above the rows: when each is said, and when not.
 
 use super::*;
+use crate::model::facts::tables::{Blocker, Holder};
 use crate::model::projection::settings::{Grouping, Level};
+use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::frame::SECOND;
 use crate::model::vocabulary::host_load::HostLoad;
 
@@ -11,10 +13,16 @@ fn mine() -> Settings {
     Settings { level: Level::Mine, ..Settings::default() }
 }
 
+/// Returns the sentences of a range of 100 ms.
 fn found(world: &mut World) -> Vec<Finding> {
     let snapshot = world.snapshot();
-    let projection = world.project_with(&mut Projector::default(), &snapshot, &mine());
-    findings(&snapshot, &projection, 10_000_000, &|_| None, Wording::WHOLE)
+    found_in(world, &snapshot)
+}
+
+fn found_in(world: &mut World, snapshot: &Snapshot) -> Vec<Finding> {
+    let mut projection = world.project_with(&mut Projector::default(), snapshot, &mine());
+    (projection.from, projection.till) = (0, 100 * MS);
+    findings(snapshot, &projection, 10_000_000, &|_| None, Wording::WHOLE)
 }
 
 fn says(world: &mut World) -> Vec<String> {
@@ -84,6 +92,40 @@ fn a_wait_in_one_place_needs_a_share_and_one_that_is_long() {
     let disk =
         "store-1 waits for a disk: 100 % of busy time, up to 49 ms, in start > commit > fsync";
     assert_eq!(says(&mut world), [disk]);
+}
+
+#[test]
+fn short_waits_are_told_where_one_thread_on_average_waits() {
+    for (threads, said) in [(10, true), (9, false)] {
+        let mut world = World::new();
+        for nth in 0..threads {
+            world.fact(&format!("http-{nth}"), READS, State::Io, 10 * MS).longest_ns = 5 * MS;
+        }
+        let says = says(&mut world);
+        let expected = format!("all {threads} http- threads wait in recv: ");
+        assert_eq!(says.iter().any(|text| text.starts_with(&expected)), said, "{says:?}");
+    }
+}
+
+#[test]
+fn a_pool_that_waits_for_its_own_tasks_is_told() {
+    let stack = "start;render;java.util.concurrent.FutureTask.get";
+    let text = |holders: &[Holder]| {
+        let mut world = World::new();
+        for (nth, holder) in holders.iter().enumerate() {
+            waits(&mut world, &format!("thumb-{nth}"), stack, State::Wait, 500);
+            let (kind, object) = (BlockerKind::Future, 16 + nth as u64);
+            let future = Blocker { kind, pid: 1, object, class: None, holder: *holder };
+            world.facts.last_mut().expect("just added").0.blocker = world.interner.blocker(future);
+        }
+        let mut snapshot = world.snapshot();
+        snapshot.threads = world.facts.iter().map(|(key, _)| super::locks::now(key)).collect();
+        found_in(&mut world, &snapshot)[0].text.clone()
+    };
+    let of_itself = text(&[Holder::Free, Holder::Free]);
+    assert!(of_itself.contains(" wait for tasks that no thread runs: 100 %"), "{of_itself}");
+    assert!(!text(&[Holder::Free, Holder::Unknown]).contains("no thread runs"));
+    assert!(!text(&[Holder::Free]).contains("no thread runs"), "it may begin at once");
 }
 
 #[test]
@@ -181,8 +223,8 @@ fn page_faults_are_told_from_a_fifth_of_the_busy_time_on() {
     for (faults, said) in [(20, true), (19, false)] {
         let mut world = World::new();
         let stack = "main;fill;vmlinux!asm_exc_page_fault;vmlinux!handle_mm_fault";
-        world.fact("w", stack, State::Run, faults);
-        world.fact("w", "main;fill", State::Run, 100 - faults);
+        world.fact("w", stack, State::Run, faults * MS);
+        world.fact("w", "main;fill", State::Run, (100 - faults) * MS);
         let says = says(&mut world);
         let found = says.iter().any(|text| text.starts_with("page faults take "));
         assert_eq!(found, said, "{faults}: {says:?}");

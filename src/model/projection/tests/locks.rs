@@ -169,7 +169,7 @@ fn a_lock_is_named_with_its_holder_where_much_time_waits_for_it() {
         let held = world.held_by(0x10, "timer", HELD);
         world.waits("http-1", waited, held.clone());
         world.waits("http-2", 1, held);
-        world.fact("main", "start;serve", State::Io, busy * MS);
+        world.fact("main", "start;serve", State::Run, busy * MS);
         let finding = says(&mut world);
         let found = finding.as_ref().is_some_and(|found| found.text.contains("wait for one mutex"));
         assert_eq!(found, said, "{waited} {busy}: {finding:?}");
@@ -178,6 +178,23 @@ fn a_lock_is_named_with_its_holder_where_much_time_waits_for_it() {
             let expected = "held by timer in Rules::reload > Rules::fetch > sleep_until";
             assert_eq!(more.as_deref(), Some(expected));
         }
+    }
+}
+
+#[test]
+fn a_queue_for_a_lock_is_told_although_each_wait_is_short() {
+    for (unread, said) in [(9, true), (8, false)] {
+        let mut world = World::new();
+        let held = world.held_by(0x10, "timer", HELD);
+        world.waits("http-0", 10, held);
+        world.facts.last_mut().expect("just added").1.longest_ns = 5 * MS;
+        for nth in 1..=unread {
+            let weights = world.fact(&format!("http-{nth}"), WAITS, State::Lock, 10 * MS);
+            weights.longest_ns = 5 * MS;
+        }
+        let sentence = says(&mut world).map(|found| found.sentence()).unwrap_or_default();
+        let expected = "for one mutex: 99 % of busy time, up to 5 ms, held by timer";
+        assert_eq!(sentence.contains(expected), said, "{unread}: {sentence}");
     }
 }
 
@@ -194,6 +211,17 @@ fn waits_whose_lock_was_not_read_count_for_the_only_lock_of_their_place() {
         let sentence = says(&mut world).expect("a lock").text;
         assert!(sentence.contains(&format!(" for one mutex: {share}")), "{sentence}");
     }
+}
+
+#[test]
+fn the_place_of_a_wait_whose_lock_was_not_read_is_the_same_however_it_was_compiled() {
+    let mut world = World::new();
+    let held = world.held_by(0x10, "timer", HELD);
+    world.waits("http-1", 100, held);
+    let inlined = WAITS.replace("start;rate_for", "start+rate_for");
+    world.fact("http-2", &inlined, State::Lock, 400 * MS);
+    let sentence = says(&mut world).expect("a lock").text;
+    assert!(sentence.starts_with("2 threads wait for one mutex: 100 %"), "{sentence}");
 }
 
 #[test]
@@ -284,7 +312,7 @@ fn a_deadlock_goes_before_all_else() {
     assert_eq!(found.about, About::Target);
 }
 
-fn now(key: &FactKey) -> ThreadNow {
+pub(super) fn now(key: &FactKey) -> ThreadNow {
     ThreadNow {
         thread: key.thread,
         name: key.name,
@@ -298,9 +326,11 @@ fn now(key: &FactKey) -> ThreadNow {
     }
 }
 
+/// Returns the first sentence of a range of 100 ms.
 fn says(world: &mut World) -> Option<Finding> {
     let snapshot = world.snapshot();
-    let projection = world.project_with(&mut Projector::default(), &snapshot, &mine());
+    let mut projection = world.project_with(&mut Projector::default(), &snapshot, &mine());
+    (projection.from, projection.till) = (0, 100 * MS);
     findings(&snapshot, &projection, 10_000_000, &|_| None, Wording::WHOLE).into_iter().next()
 }
 
