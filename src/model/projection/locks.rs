@@ -54,7 +54,12 @@ pub struct HeldBy {
     pub name: Arc<str>,
     /// Where it was when the waits were observed.
     pub place: Place,
+    /// The call by which it had left the user's code for most of that time: `fsync`.
+    pub by: Option<Arc<Location>>,
     pub waited_ns: u64,
+    /// The lock for which it waited itself for most of that time: an index into
+    /// [`Projection::locks`].
+    pub waits_for: Option<u32>,
 }
 
 /// The user's innermost functions of a stack, at most [`MAX_DEPTH`], outermost first. Where the
@@ -185,6 +190,7 @@ impl Waited {
         let mut places = Places::new(snapshot, rows, verdicts);
         let mut sums: BTreeMap<LockKey, Sum> = BTreeMap::new();
         let mut of_nodes: FxHashMap<(u32, LockKey, Held), (Holder, u64)> = FxHashMap::default();
+        let mut of_threads: BTreeMap<(ThreadKey, LockKey), u64> = BTreeMap::new();
         for (wait, weights) in &self.by_wait {
             let blocker = snapshot.tables.blocker(wait.blocker);
             let Some(blocker) = blocker.filter(|found| is_lock(found)) else { continue };
@@ -193,11 +199,13 @@ impl Waited {
             sums.entry(key).or_default().add(blocker, place, wait.thread, weights, &mut places);
             let of_node = (attached[wait.cell as usize], key, Held::of(blocker.holder));
             of_nodes.entry(of_node).or_insert((blocker.holder, 0)).1 += weights.wall_ns;
+            *of_threads.entry((wait.thread, key)).or_default() += weights.wall_ns;
         }
         let mut locks: Vec<Lock> =
             sums.into_iter().map(|(key, sum)| sum.lock(key, &places)).collect();
         locks.sort_by_key(|lock| (std::cmp::Reverse(lock.waited_ns), lock.pid, lock.object));
         locks.truncate(MAX_LOCKS);
+        link(&mut locks, &of_threads);
         let mut by_node = LocksOfNodes::default();
         for ((node, key, held), (holder, ns)) in of_nodes.into_iter().filter(|(at, _)| at.0 != NONE)
         {
@@ -211,6 +219,25 @@ impl Waited {
             by_node.0.entry(node).or_default().extend(wait);
         }
         (locks, by_node)
+    }
+}
+
+/// Notes which holders wait for other locks themselves. `of_threads`: the time that each thread
+/// waited for a lock, ns.
+fn link(locks: &mut [Lock], of_threads: &BTreeMap<(ThreadKey, LockKey), u64>) {
+    let keys: Vec<LockKey> = locks.iter().map(Lock::key).collect();
+    for lock in locks {
+        let (own, waiters) = (lock.key(), u64::from(lock.threads.max(1)));
+        for held in &mut lock.holders {
+            let Holder::Thread { thread, .. } = held.holder else { continue };
+            let waited = |key: &LockKey| of_threads.get(&(thread, *key)).copied().unwrap_or(0);
+            let others = keys.iter().zip(0..).filter(|(key, _)| **key != own);
+            let longest = others.map(|(key, index)| (waited(key), std::cmp::Reverse(index))).max();
+            // It held the lock about as long as one thread on average waited for it.
+            held.waits_for = longest
+                .filter(|(ns, _)| *ns > 0 && *ns * 2 * waiters >= held.waited_ns)
+                .map(|(_, std::cmp::Reverse(index))| index);
+        }
     }
 }
 
@@ -394,7 +421,8 @@ struct Sum {
     longest: Option<(u64, std::cmp::Reverse<Ns>, ThreadKey)>,
     /// By location of [`Places`].
     waiting_in: BTreeMap<Path, u64>,
-    holders: BTreeMap<(Held, Path), (Holder, u64)>,
+    /// With the waited time, ns, also by the call by which the holder had left the user's code.
+    holders: BTreeMap<(Held, Path), (Holder, u64, BTreeMap<Option<u32>, u64>)>,
 }
 
 /// A holder without what differs from wait to wait.
@@ -435,12 +463,14 @@ impl Sum {
         let longest = (weights.longest_ns, std::cmp::Reverse(weights.longest_from), thread);
         self.longest = self.longest.max(Some(longest));
         *self.waiting_in.entry(place).or_default() += ns;
-        let held_in = match blocker.holder {
-            Holder::Thread { stack, .. } => places.of(stack),
-            _ => Path::default(),
+        let (held_in, by) = match blocker.holder {
+            Holder::Thread { stack, .. } => (places.of(stack), places.exit_of(stack)),
+            _ => (Path::default(), None),
         };
-        self.holders.entry((Held::of(blocker.holder), held_in)).or_insert((blocker.holder, 0)).1 +=
-            ns;
+        let held = self.holders.entry((Held::of(blocker.holder), held_in));
+        let (_, waited_ns, calls) = held.or_insert((blocker.holder, 0, BTreeMap::new()));
+        *waited_ns += ns;
+        *calls.entry(by).or_default() += ns;
     }
 
     fn lock(self, LockKey { pid, object, kind }: LockKey, places: &Places<'_>) -> Lock {
@@ -455,11 +485,16 @@ impl Sum {
         waiting_in.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         waiting_in.truncate(MAX_PLACES);
         let mut holders: Vec<HeldBy> = (self.holders.into_iter())
-            .map(|((_, place), (holder, waited_ns))| HeldBy {
-                holder,
-                name: name_of(holder, places.tables),
-                place: places.place(&place),
-                waited_ns,
+            .map(|((_, place), (holder, waited_ns, calls))| {
+                let by = calls.into_iter().max_by_key(|(_, ns)| *ns).and_then(|(by, _)| by);
+                HeldBy {
+                    holder,
+                    name: name_of(holder, places.tables),
+                    place: places.place(&place),
+                    by: by.map(|location| places.rows.location(location).clone()),
+                    waited_ns,
+                    waits_for: None,
+                }
             })
             .collect();
         holders.sort_by(|a, b| {
@@ -546,6 +581,13 @@ impl<'a> Places<'a> {
         path.reverse();
         self.known.insert(stack, path.clone());
         path
+    }
+
+    /// Returns the call by which a stack leaves the user's code.
+    pub(super) fn exit_of(&self, stack: StackId) -> Option<u32> {
+        let by = self.verdicts.exits().of(stack).by()?;
+        let Location { function, module, .. } = &**self.rows.location(by);
+        Some(self.functions.get(&(function.clone(), module.clone())).copied().unwrap_or(by))
     }
 
     pub(super) fn place(&self, path: &Path) -> Place {

@@ -100,7 +100,8 @@ impl More {
     fn without(&self, left_out: usize) -> String {
         let functions = self.functions.iter().skip(left_out).cloned().collect::<Vec<_>>();
         let parts = [self.before.clone(), functions.join(" > "), self.after.clone()];
-        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+        let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        parts.join(" ").replace(" , ", ", ")
     }
 
     /// Returns it as text of at most `cells` characters, if leaving out functions suffices.

@@ -1,11 +1,15 @@
 //! Sentences about waits: deadlocks, locks, and calls in which many threads wait.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use super::{Evidence, Finding, Kind, More, short_span};
 use crate::model::facts::snapshot::ThreadNow;
 use crate::model::facts::tables::{Holder, Location};
 use crate::model::projection::locks::{is_same_place, noun};
+use crate::model::projection::settings::Metric;
 use crate::model::projection::waits::{Asked, Facts, Peer, WaitsFor, describe};
-use crate::model::projection::{CommonWait, Lock, Stuck};
+use crate::model::projection::{CommonWait, HeldBy, Lock, Stuck};
 use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::frame::{Ns, SECOND};
 use crate::model::vocabulary::state::State;
@@ -125,16 +129,59 @@ impl Evidence<'_> {
         if !functions.is_empty() {
             before.push_str(" in");
         }
-        let more = Some(More { before, functions, ..More::default() });
         let of_holder = match (held.holder, held.place.last()) {
             (Holder::Thread { thread, .. }, Some(function)) => projection.node_of(thread, function),
             _ => None,
         };
+        let after = match self.waits_itself(held) {
+            waits if !waits.is_empty() => waits,
+            _ => self.does(held, of_holder),
+        };
+        let more = Some(More { before, functions, after });
         let node = of_holder.or_else(|| {
             let place = lock.waiting_in.first().and_then(|(place, _)| place.last())?;
             projection.node_of(lock.longest_thread, place)
         });
         Some(Finding { more, node, lost_ns: waited_ns, ..Finding::new(Kind::Lock, text) })
+    }
+
+    /// Returns what a holder does meanwhile: `> fsync`, `(on CPU)`; empty if that is not known.
+    fn does(&self, held: &HeldBy, node: Option<u32>) -> String {
+        let of_library = |by: &&Arc<Location>| {
+            held.place.last().is_some_and(|last| last.function != by.function)
+        };
+        if let Some(by) = held.by.as_ref().filter(of_library) {
+            return format!("> {}", self.function(by));
+        }
+        let state = node.and_then(|node| self.projection.total(node).main_state(Metric::Wall));
+        match state {
+            Some((State::Run | State::Rdy, _)) if !held.place.is_empty() => "(on CPU)".into(),
+            _ => String::new(),
+        }
+    }
+
+    /// Returns for whom a holder waits itself, and that one for another, and where the last one is;
+    /// empty if it waits for no lock.
+    fn waits_itself(&self, held: &HeldBy) -> String {
+        let (mut text, mut told) = (String::new(), BTreeSet::new());
+        let mut at = held;
+        while let Some(lock) = at.waits_for.filter(|lock| told.insert(*lock)) {
+            let Some(next) = self.projection.locks[lock as usize].main_holder() else { break };
+            let name = match &*next.name {
+                "" => foreign(next.holder),
+                name => name.to_owned(),
+            };
+            text.push_str(&format!(", who waits for {name}"));
+            at = next;
+        }
+        if let (false, Some(last)) = (text.is_empty(), at.place.last()) {
+            text.push_str(&format!(" in {}", self.function(last)));
+            let does = self.does(at, None);
+            if !does.is_empty() {
+                text.push_str(&format!(" {does}"));
+            }
+        }
+        text
     }
 
     /// Returns what threads wait for: `the monitor of TaxTable`, `one mutex`.

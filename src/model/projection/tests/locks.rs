@@ -175,7 +175,8 @@ fn a_lock_is_named_with_its_holder_where_much_time_waits_for_it() {
         assert_eq!(found, said, "{waited} {busy}: {finding:?}");
         if found {
             let more = finding.and_then(|found| found.more).map(|more| more.text(80));
-            let expected = "held by timer in Rules::reload > Rules::fetch > sleep_until";
+            let expected =
+                "held by timer in Rules::reload > Rules::fetch > sleep_until > clock_nanosleep";
             assert_eq!(more.as_deref(), Some(expected));
         }
     }
@@ -196,6 +197,49 @@ fn a_queue_for_a_lock_is_told_although_each_wait_is_short() {
         let expected = "for one mutex: 99 % of busy time, up to 5 ms, held by timer";
         assert_eq!(sentence.contains(expected), said, "{unread}: {sentence}");
     }
+}
+
+const FLUSHES: &str = "start;Log::flush;libc.so.6!write";
+
+/// Waits of two requests for the timer, of the timer for `log` for this time, and of `log` for
+/// `last`, where that is not empty.
+fn chain_of_waits(timer_ms: u64, last: &str) -> String {
+    let mut world = World::new();
+    let by_timer = world.held_by(0x10, "timer", "start;reload;libc.so.6!pthread_mutex_lock");
+    world.waits("http-1", 200, by_timer.clone());
+    world.waits("http-2", 200, by_timer);
+    let by_log = world.held_by(0x20, "log", FLUSHES);
+    world.waits("timer", timer_ms, by_log);
+    if !last.is_empty() {
+        let by_last = world.held_by(0x30, last, "start;Disk::wait;libc.so.6!fsync");
+        world.waits("log", 200, by_last);
+    }
+    says(&mut world).expect("a lock").sentence()
+}
+
+#[test]
+fn a_holder_that_waits_itself_is_followed_to_the_last_one() {
+    let of_two = "held by timer in start > reload, who waits for log in Log::flush > write";
+    assert_eq!(chain_of_waits(100, "").split_once(", held").map(|parts| parts.1), of_two.get(4..));
+    // It held the lock for about 200 ms, and waited for less than half of that.
+    let alone = chain_of_waits(99, "");
+    assert!(alone.ends_with("held by timer in start > reload > pthread_mutex_lock"), "{alone}");
+    let of_three = chain_of_waits(200, "disk");
+    let expected = "reload, who waits for log, who waits for disk in Disk::wait > fsync";
+    assert!(of_three.ends_with(expected), "{of_three}");
+    // Two that wait for each other are not followed for ever.
+    let circle = chain_of_waits(200, "timer");
+    assert!(circle.contains("who waits for log, who waits for timer"), "{circle}");
+}
+
+#[test]
+fn a_holder_that_computes_is_on_a_core() {
+    let mut world = World::new();
+    let held = world.held_by(0x10, "timer", "start;recompute");
+    world.waits("http-1", 90, held);
+    world.fact("timer", "start;recompute", State::Run, 50 * MS);
+    let sentence = says(&mut world).expect("a lock").sentence();
+    assert!(sentence.ends_with("held by timer in start > recompute (on CPU)"), "{sentence}");
 }
 
 #[test]
