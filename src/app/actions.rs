@@ -7,8 +7,9 @@ use super::keymap::{Action, Place};
 use super::list::{List, Step};
 use super::picker::Refusal;
 use super::prompt::{self, Ask, Prompt, Question};
+use super::rows::Fold;
 use super::view::View;
-use super::{AppState, Overlay, WiderSearch, insight};
+use super::{AppState, Overlay, WiderSearch, insight, wait_chain};
 use crate::model::facts::tables::FrameKind;
 use crate::model::projection::settings::{
     Grouping, Level, Metric, Range, RollUp, SortColumn, Whose,
@@ -32,6 +33,7 @@ impl AppState {
             Action::First => self.step(Step::First),
             Action::Last => self.step(Step::Last),
             Action::Expand => self.view.expand(rows),
+            Action::Open => self.open(rows),
             Action::Collapse => self.view.collapse(rows),
             Action::ExpandHottest => self.view.expand_hottest(rows),
             Action::CollapseAll => self.view.collapse_all(rows),
@@ -307,6 +309,18 @@ impl AppState {
         let rows = usize::from(self.layout().rows);
         self.view.set_methods(false, rows);
         self.view.go_to(*node, rows);
+    }
+
+    /// Expands the row, or goes from an open row to that of the thread that holds its lock.
+    fn open(&mut self, rows: usize) {
+        let holder = match self.view.selected_row() {
+            Some(row) if row.fold != Fold::Closed => wait_chain::holder_of_row(&self.view),
+            _ => None,
+        };
+        match holder {
+            Some(node) => self.view.go_to(node, rows),
+            None => self.view.expand(rows),
+        }
     }
 
     fn next_match(&mut self, step: isize) {

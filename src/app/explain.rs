@@ -73,13 +73,7 @@ fn now(view: &View, snapshot: &Snapshot) -> Option<Now> {
     let mut calls: Vec<WaitsFor> = Vec::new();
     let mut others: BTreeMap<State, usize> = BTreeMap::new();
     for thread in &inside {
-        let found =
-            |asked: &Asked| view.waits.get(&thread.thread).filter(|answer| answer.asked == *asked);
-        let call = Asked::of(snapshot, thread).and_then(|asked| match found(&asked) {
-            Some(answer) => Some(answer.waits_for.clone()),
-            None => describe(&asked, &Facts::default()),
-        });
-        match call {
+        match waits_for(view, snapshot, thread) {
             // A futex that is no lock also has an address, which is of no use to the user.
             Some(call) if call.what == "futex" => {
                 calls.push(WaitsFor { object: String::new(), ..call })
@@ -101,9 +95,18 @@ fn now(view: &View, snapshot: &Snapshot) -> Option<Now> {
     })
 }
 
+/// Returns what a thread waits for, as far as that is known.
+pub(super) fn waits_for(view: &View, snapshot: &Snapshot, thread: &ThreadNow) -> Option<WaitsFor> {
+    let asked = Asked::of(snapshot, thread)?;
+    match view.waits.get(&thread.thread).filter(|answer| answer.asked == asked) {
+        Some(answer) => Some(answer.waits_for.clone()),
+        None => describe(&asked, &Facts::default()),
+    }
+}
+
 /// Returns the threads that are in the selected row at this moment; in the tree only those of its
 /// group.
-fn inside<'a>(view: &View, snapshot: &'a Snapshot) -> Vec<&'a ThreadNow> {
+pub(super) fn inside<'a>(view: &View, snapshot: &'a Snapshot) -> Vec<&'a ThreadNow> {
     let row = view.selected_row().filter(|_| !view.methods_on);
     let group: Option<HashSet<ThreadKey>> = row.map(|row| {
         let group = row.group.and_then(|group| view.projection.groups.get(group as usize));

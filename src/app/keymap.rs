@@ -14,6 +14,7 @@ pub enum Action {
     First,
     Last,
     Expand,
+    Open,
     Collapse,
     ExpandHottest,
     CollapseAll,
@@ -146,7 +147,8 @@ pub const TABLE: &[Binding] = &[
     bind(&[Key::PageDown], Action::PageDown, LISTS, MOVE, "one page down"),
     bind(&[Key::Home, Char('g')], Action::First, LISTS, MOVE, "first row, and stay at the top"),
     bind(&[Key::End, Char('G')], Action::Last, LISTS, MOVE, "last row"),
-    bind(&[Key::Right, Key::Enter, Char('+')], Action::Expand, TREE, MOVE, "expand the row"),
+    bind(&[Key::Right, Char('+')], Action::Expand, TREE, MOVE, "expand the row"),
+    bind(&[Key::Enter], Action::Open, TREE, MOVE, "the same; on an open row: go to who holds its lock"),
     bind(&[Key::Left, Char('-')], Action::Collapse, TREE, MOVE, "collapse the row; on a leaf or a closed row: go to its parent"),
     bind(&[Char('E')], Action::ExpandHottest, TREE, MOVE, "expand the hottest path below the row"),
     bind(&[Char('C')], Action::CollapseAll, TREE, MOVE, "collapse all; again: as it was before"),
@@ -289,7 +291,7 @@ mod tests {
     fn the_markdown_table_has_every_key() {
         let text = markdown();
         assert_eq!(text.lines().count(), TABLE.len() + 2);
-        assert!(text.contains("| `right` `Enter` `+` | expand the row |"));
+        assert!(text.contains("| `right` `+` | expand the row |"));
         assert!(text.lines().all(|l| l.matches('|').count() == 3));
     }
 }

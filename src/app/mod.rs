@@ -32,6 +32,7 @@ pub mod short_names;
 pub mod title;
 mod trends;
 pub mod view;
+pub mod wait_chain;
 
 mod actions;
 
@@ -167,7 +168,8 @@ impl AppState {
             return None;
         }
         let mut asked = explain::asked(&self.view);
-        for wait in insight::asked(self) {
+        let others = insight::asked(self).into_iter().chain(wait_chain::asked(&self.view));
+        for wait in others {
             if !asked.contains(&wait) {
                 asked.push(wait);
             }

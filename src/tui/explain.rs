@@ -8,6 +8,7 @@ use super::theme::Theme;
 use crate::app::AppState;
 use crate::app::explain::{Now, explain};
 use crate::app::short_names;
+use crate::app::wait_chain::{self, Chain, Link};
 use crate::model::vocabulary::state::State;
 
 /// Cells between two items on the line.
@@ -31,10 +32,11 @@ pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
     let mut room = pen.room().saturating_sub(1);
     let cells = |text: &Option<String>| text.as_ref().map_or(0, |text| width(text) + GAP);
     // The longest wait is shown, unless it leaves no room for even two current activities.
-    let now = about
-        .now
-        .as_ref()
-        .map(|now| now_text(now, room.saturating_sub(cells(&longest)), room, theme.glyphs.cut));
+    let now = match wait_chain::chain(&app.view) {
+        Some(chain) => Some(chain_text(&chain, room, theme.glyphs.cut)),
+        None => (about.now.as_ref())
+            .map(|now| now_text(now, room.saturating_sub(cells(&longest)), room, theme.glyphs.cut)),
+    };
     let mut fits = |text: &Option<String>| {
         let fits = cells(text) <= room;
         room -= if fits { cells(text) } else { 0 };
@@ -70,6 +72,28 @@ pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
     for text in [longest, sure].into_iter().flatten() {
         pen.put(&text, theme.dim()).space(GAP);
     }
+}
+
+/// Writes who keeps threads from going on, in at most `cells` cells. Where the first ones are is
+/// left out first, then who they are.
+fn chain_text(chain: &Chain, cells: usize, cut: &str) -> String {
+    let Chain { count, what, since_ns, links } = chain;
+    let who = if *count == 1 { "1 waits".to_owned() } else { format!("{count} wait") };
+    let text = |links: &[String]| {
+        format!("{who} {} for {what} -> {}", span(*since_ns), links.join(" -> "))
+    };
+    let whole = |link: &Link| format!("{}{}", link.who, link.place);
+    let mut parts: Vec<String> = links.iter().map(whole).collect();
+    let is_long = |parts: &[String]| width(&text(parts)) + GAP > cells;
+    for at in 0..links.len().saturating_sub(1) {
+        if is_long(&parts) {
+            parts[at].clone_from(&links[at].who);
+        }
+    }
+    if parts.len() > 2 && is_long(&parts) {
+        parts.splice(..parts.len() - 1, [cut.to_owned()]);
+    }
+    cut_end(&text(&parts), cells.saturating_sub(GAP), cut).into_owned()
 }
 
 /// Writes what threads do now, in at most `most` cells.

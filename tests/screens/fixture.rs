@@ -7,6 +7,7 @@ use sampletop::model::facts::recorder::{Limits, Recorder};
 use sampletop::model::facts::snapshot::{Health, Session, Snapshot, Target, Wanted};
 use sampletop::model::facts::tables::{FrameKind, Location, Named, Tier};
 use sampletop::model::projection::waits::{Answer, Asked, Facts, Time, describe};
+use sampletop::model::vocabulary::blocker::{BlockerKind, RawBlocker, RawHolder};
 use sampletop::model::vocabulary::event::{
     Counters, Event, Losses, Observation, Seen, Syscall, Tick,
 };
@@ -56,6 +57,8 @@ pub struct World {
     ticks: u64,
     scripts: Vec<Script>,
     wanted: Wanted,
+    /// The beginning of names of threads, the mutex for which they wait, and its holder's name.
+    held: Vec<(&'static str, u64, &'static str)>,
 }
 
 impl World {
@@ -67,7 +70,21 @@ impl World {
             ticks: 0,
             scripts,
             wanted: Wanted::default(),
+            held: Vec::new(),
         }
+    }
+
+    /// All waits of the threads whose names begin so are for this mutex, which `holder` holds.
+    pub fn hold(mut self, waiters: &'static str, mutex: u64, holder: &'static str) -> World {
+        self.held.push((waiters, mutex, holder));
+        self
+    }
+
+    fn blocker(&self, name: &str) -> Option<RawBlocker> {
+        let (_, object, holder) = *self.held.iter().find(|held| name.starts_with(held.0))?;
+        let tid = PID + self.scripts.iter().position(|script| script.name == holder)? as u32;
+        let holder = RawHolder::Thread { pid: PID, tid };
+        Some(RawBlocker { kind: BlockerKind::Mutex, object, class: None, holder })
     }
 
     /// Three processes, found by a name: one that waits, and two that work, one twice as much.
@@ -289,10 +306,12 @@ impl World {
                 }
             };
             self.last.insert(tid, (wait, run_ns, delay_ns));
+            let blocker = self.blocker(&self.scripts[n].name);
             for (at, seen, counters, stack) in scan {
                 self.recorder.apply(&Event::Observation(Observation {
                     counters,
                     stack,
+                    blocker: blocker.filter(|_| matches!(seen, Seen::Blocked(_))),
                     ..Observation::new(at, thread, name, seen)
                 }));
             }

@@ -3,6 +3,7 @@
 use regex::Regex;
 use sampletop::model::projection::settings::Filter;
 
+use super::fixture::{Does, Doing, FSYNC, FUTEX, PID, Script, shop_facts};
 use super::*;
 
 #[test]
@@ -83,6 +84,38 @@ fn the_line_below_says_what_the_row_waits_for() {
     assert!(about(&live).starts_with(" > now sleep for "), "{}", about(&live));
     live.press(" <up>");
     assert!(about(&live).starts_with(" > now 3 mutex 0x0, 1 run "), "{}", about(&live));
+}
+
+#[test]
+fn enter_goes_to_the_thread_that_holds_the_lock() {
+    let waits = |stack, call, fd| Doing::Waits { call, fd, stack, wait: 1 };
+    let script = |name: String, doing: Doing| {
+        let doing: Does = Box::new(move |_| doing);
+        Script { pid: PID, name, doing }
+    };
+    const ENTERS: &str = "clone3;start_thread;shop::serve:20;shop::Stock::reserve:31;pthread_mutex_lock;__lll_lock_wait";
+    const AUDITS: &str = "clone3;start_thread;shop::run_audits:12;shop::Audit::note:77;pthread_mutex_lock;__lll_lock_wait";
+    const SYNCS: &str = "clone3;start_thread;shop::run_log:9;shop::Log::flush:51;fsync";
+    let mut scripts: Vec<Script> =
+        (0..6).map(|n| script(format!("http-{n}"), waits(ENTERS, FUTEX, 0x7000))).collect();
+    scripts.push(script("audit".into(), waits(AUDITS, FUTEX, 0x8000)));
+    scripts.push(script("log".into(), waits(SYNCS, FSYNC, 3)));
+    let world = World::new(scripts).hold("http-", 0x7000, "audit").hold("audit", 0x8000, "log");
+    let mut live = Live::new(80, 24, AppConfig::default());
+    live.facts = shop_facts();
+    let snapshot = Arc::new({ world }.run(10 * SECOND).snapshot());
+    live.send(Input::Snapshot(snapshot.clone()));
+    live.send(Input::Snapshot(snapshot));
+    golden("held-lock-80x24.txt", &live.screen());
+    assert!(live.press("j<enter>").selected().contains("Stock::reserve"), "{}", live.screen());
+    for holder in ["Audit::note", "Log::flush"] {
+        live.press("<enter><enter>");
+        let found = live.selected().contains(holder) || live.selected().contains("fsync");
+        assert!(found, "{holder}:\n{}", live.screen());
+    }
+    // Who holds what the last one waits for is not known.
+    let last = live.selected();
+    assert_eq!(live.press("<enter>").selected(), last);
 }
 
 #[test]

@@ -384,7 +384,7 @@ impl Projection {
 }
 
 /// Returns what threads wait for: `monitor of TaxTable`, `mutex`.
-pub(super) fn noun(kind: BlockerKind, class: Option<&str>) -> String {
+pub fn noun(kind: BlockerKind, class: Option<&str>) -> String {
     match (kind, class) {
         (BlockerKind::OwnedLock | BlockerKind::Parked, Some(class)) => class.to_owned(),
         (BlockerKind::ThreadEnd, _) | (_, None) => kind.word().to_owned(),

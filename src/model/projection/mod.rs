@@ -42,6 +42,7 @@ mod filter;
 mod findings;
 mod group;
 mod group_parts;
+mod holders;
 mod idle;
 mod idle_marks;
 mod kernel_entry;
@@ -73,6 +74,7 @@ pub(crate) mod test_projections;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -91,9 +93,10 @@ pub use filter::role_of;
 pub use findings::{About, Finding, Kind, More, Wording, asked as asked_for_findings, findings};
 pub(in crate::model) use group::OF_PROCESS;
 pub use group::{ALL, INTERNAL, NO_MATCH};
+pub use holders::{HolderNow, WaitChain};
 pub(in crate::model) use idle_marks::{Mark, mark};
 pub use label::{Label, label};
-pub use locks::{HeldBy, Lock, MainHolder, Place, Stuck, WaitOfNode, WaitedFor};
+pub use locks::{HeldBy, Lock, MainHolder, Place, Stuck, WaitOfNode, WaitedFor, noun};
 pub use methods::{Hottest, Method};
 pub(in crate::model) use monitor::is_enter as is_monitor_enter;
 pub use nodes::Siblings;
@@ -186,6 +189,8 @@ pub struct Projection {
     pub locks: Vec<Lock>,
     locks_of_nodes: locks::LocksOfNodes,
     pub deadlocks: Vec<Vec<Stuck>>,
+    /// Those for which others wait at the time of the snapshot.
+    holders: BTreeMap<ThreadKey, HolderNow>,
     /// Ordered by name.
     pub groups: Vec<Group>,
     nodes: nodes::Nodes,
@@ -216,6 +221,7 @@ impl Projection {
             locks: Vec::new(),
             locks_of_nodes: locks::LocksOfNodes::default(),
             deadlocks: Vec::new(),
+            holders: BTreeMap::new(),
             groups: Vec::new(),
             nodes: nodes::Nodes::default(),
             seen: Vec::new(),
@@ -450,6 +456,7 @@ impl Projector {
         let busy = Busy::of(time, names, &shown, &trees.attached, group_of);
         let (locks, locks_of_nodes) = waited.locks((snapshot, rows, verdicts), &trees.attached);
         let deadlocks = locks::deadlocks(snapshot, rows, verdicts);
+        let holders = holders::holders(snapshot, rows, verdicts);
         let mut trend = shown.trend.take();
         if let Some(trend) = &mut trend {
             *part_count = trend.part_count();
@@ -498,6 +505,7 @@ impl Projector {
             locks,
             locks_of_nodes,
             deadlocks,
+            holders,
             groups,
             nodes: trees.nodes,
             seen,

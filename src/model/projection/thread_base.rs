@@ -133,12 +133,9 @@ impl Base {
             State::Sleep => {
                 !matches!(self, Base::Unknown | Base::Start | Base::Helper(_) | Base::Job)
             }
-            State::Run
-            | State::Rdy
-            | State::Lock
-            | State::Poll
-            | State::Disk
-            | State::Stopped => false,
+            State::Run | State::Rdy | State::Lock | State::Poll | State::Disk | State::Stopped => {
+                false
+            }
         }
     }
 }

@@ -100,8 +100,7 @@ impl Evidence<'_> {
     /// Says that threads wait for this lock, for much of their time, and who holds it where.
     fn lock(&self, lock: &Lock, claimed: &[&CommonWait]) -> Option<Finding> {
         let projection = self.projection;
-        let waited_ns =
-            claimed.iter().map(|wait| wait.waited_ns).sum::<u64>().max(lock.waited_ns);
+        let waited_ns = claimed.iter().map(|wait| wait.waited_ns).sum::<u64>().max(lock.waited_ns);
         let longest_of_waits = claimed.iter().map(|wait| wait.longest_ns).max().unwrap_or(0);
         let longest_ns = longest_of_waits.max(lock.longest_ns);
         let long = longest_ns >= LONG_FOR_LOCK && waited_ns >= LONG_FOR_LOCK;

@@ -379,6 +379,47 @@ fn says(world: &mut World) -> Option<Finding> {
 }
 
 #[test]
+fn a_chain_of_waits_ends_where_nobody_is_known_or_where_it_began() {
+    // Who waits for whom; the chain from the first.
+    let chain = |waits: &[(&str, &str)], last: Option<Holder>| {
+        let mut world = World::new();
+        for ((waiting, holder), object) in waits.iter().zip(16..) {
+            let held = world.held_by(object, holder, HELD);
+            world.waits(waiting, 300, held.clone());
+            if let Some(holder) = last {
+                world.waits(waits.last().expect("some").1, 300, Blocker { holder, ..held });
+            }
+        }
+        let mut snapshot = world.snapshot();
+        // The newest fact of each thread says what it does now.
+        let mut threads: Vec<ThreadNow> = Vec::new();
+        for (key, _) in &world.facts {
+            threads.retain(|now| now.thread != key.thread || key.blocker == BlockerId::NONE);
+            if threads.iter().all(|now| now.thread != key.thread) {
+                threads.push(now(key));
+            }
+        }
+        snapshot.threads = threads.into();
+        let projection = world.project_with(&mut Projector::default(), &snapshot, &mine());
+        let first = snapshot
+            .threads
+            .iter()
+            .find(|now| &**snapshot.tables.name(now.name) == waits[0].0)
+            .expect("it waits");
+        let chain = projection.wait_chain(&snapshot, first).expect("a holder");
+        let names: Vec<String> =
+            chain.holders.iter().map(|holder| holder.name.to_string()).collect();
+        (names.join(" "), chain.end.map(|end| end.holder), chain.is_circle)
+    };
+    assert_eq!(chain(&[("a", "b"), ("b", "c")], None), ("b c".into(), None, false));
+    assert_eq!(chain(&[("a", "b"), ("b", "a")], None), ("b".into(), None, true));
+    assert_eq!(chain(&[("a", "b"), ("b", "c"), ("c", "b")], None), ("b c".into(), None, true));
+    let readers = Holder::Readers(3);
+    assert_eq!(chain(&[("a", "b")], Some(readers)), ("b".into(), Some(readers), false));
+    assert_eq!(chain(&[("a", "b")], Some(Holder::Free)), ("b".into(), None, false));
+}
+
+#[test]
 fn names_and_stacks_that_tables_lack_do_no_harm() {
     let mut world = World::new();
     let held = world.held_by(0x10, "timer", HELD);
