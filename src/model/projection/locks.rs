@@ -421,8 +421,7 @@ struct Sum {
     longest: Option<(u64, std::cmp::Reverse<Ns>, ThreadKey)>,
     /// By location of [`Places`].
     waiting_in: BTreeMap<Path, u64>,
-    /// With the waited time, ns, also by the call by which the holder had left the user's code.
-    holders: BTreeMap<(Held, Path), (Holder, u64, BTreeMap<Option<u32>, u64>)>,
+    holders: BTreeMap<(Held, Path), Holding>,
 }
 
 /// A holder without what differs from wait to wait.
@@ -446,6 +445,9 @@ impl Held {
         matches!(self, Held::Thread(_) | Held::Foreign(..))
     }
 }
+
+/// A holder, the waited time, ns, and that by the call by which it had left the user's code.
+type Holding = (Holder, u64, BTreeMap<Option<u32>, u64>);
 
 impl Sum {
     fn add(
