@@ -299,8 +299,7 @@ impl AppState {
 
     /// Goes to the row of the next sentence that is about one.
     fn next_finding(&mut self) {
-        let nodes: Vec<u32> =
-            insight::findings(self).iter().filter_map(|finding| finding.node).collect();
+        let nodes: Vec<u32> = insight::nodes(self);
         let Some(node) = nodes.get(self.next_finding % nodes.len().max(1)) else {
             self.say("no sentence is about a row");
             return;

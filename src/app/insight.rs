@@ -1,6 +1,7 @@
 //! The sentences above the rows; see [`projection::findings`].
 
 use super::{AppState, short_names};
+use crate::model::facts::snapshot::Session;
 use crate::model::projection::waits::Asked;
 use crate::model::projection::{self, About, Finding, Kind, Wording};
 use crate::model::vocabulary::frame::Ns;
@@ -9,8 +10,8 @@ use crate::model::vocabulary::qualified::simple_class;
 /// Cells of a line that the sentence leaves free: its mark, and blanks at both ends.
 pub const MARGIN: usize = 4;
 
-/// Returns the sentences, the most important first.
-pub fn findings(app: &AppState) -> Vec<Finding> {
+/// Returns the sentences, the most important first. `clock` formats moments.
+pub fn findings(app: &AppState, clock: &dyn Fn(&Session, Ns) -> String) -> Vec<Finding> {
     let view = &app.view;
     let Some(snapshot) = view.snapshot.as_ref() else { return Vec::new() };
     if app.is_behind() {
@@ -26,10 +27,11 @@ pub fn findings(app: &AppState) -> Vec<Finding> {
     let interval = app.interval.as_nanos() as Ns;
     let by = view.shown.roll_up;
     let wording = match view.short_names {
-        false => Wording::WHOLE,
+        false => Wording { clock, ..Wording::WHOLE },
         true => Wording {
             function: &|location| short_names::shortest(location, by).into_owned(),
             class: simple_class,
+            clock,
         },
     };
     let mut found = projection::findings(snapshot, &view.projection, interval, &answer, wording);
@@ -39,6 +41,12 @@ pub fn findings(app: &AppState) -> Vec<Finding> {
         }
     }
     found
+}
+
+/// Returns the rows that the sentences are about.
+pub(super) fn nodes(app: &AppState) -> Vec<u32> {
+    let untold = |_: &Session, _: Ns| String::new();
+    findings(app, &untold).iter().filter_map(|finding| finding.node).collect()
 }
 
 /// Left out where a sentence is too long for its line.

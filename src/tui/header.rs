@@ -36,7 +36,7 @@ pub fn draw(buffer: &mut Buffer, area: Rect, layout: &Layout, app: &AppState, th
         4 => &[Line::Target, Line::Threads, Line::History, Line::Insight],
         _ => &[Line::Target, Line::Threads, Line::History, Line::Insight, Line::More],
     };
-    let sentences = sentences(area, app);
+    let sentences = sentences(area, app, theme);
     for (y, line) in lines.iter().enumerate() {
         let mut pen = Pen::new(buffer, area, y as u16);
         pen.space(1);
@@ -273,8 +273,11 @@ fn threads(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme
 }
 
 /// Returns the lines of what matters most about the range, or about the measurement.
-fn sentences(area: Rect, app: &AppState) -> Vec<insight::Line> {
-    insight::lines(&insight::findings(app), usize::from(area.width).saturating_sub(MARGIN))
+fn sentences(area: Rect, app: &AppState, theme: &Theme) -> Vec<insight::Line> {
+    insight::lines(
+        &insight::findings(app, &|session, at| theme.clock(session, at)),
+        usize::from(area.width).saturating_sub(MARGIN),
+    )
 }
 
 fn sentence(pen: &mut Pen<'_>, line: Option<&insight::Line>, theme: &Theme) {

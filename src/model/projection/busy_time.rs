@@ -1,6 +1,7 @@
 //! Sums up the busy time of facts while they are read: by where threads waited, and what memory
 //! took.
 
+use super::bursts::LongWaits;
 use super::columns::NONE;
 use super::filter::Path;
 use super::totals::Totals;
@@ -38,6 +39,7 @@ pub(super) struct Sum {
     pub longest_ns: u64,
     /// The group of all its facts; `None`: several.
     pub group: Option<u32>,
+    pub long: LongWaits,
 }
 
 impl BusyTime {
@@ -45,7 +47,7 @@ impl BusyTime {
     pub(super) fn add(
         &mut self,
         (path, exit): (&Path, Option<u32>),
-        group: u32,
+        (group, thread): (u32, u32),
         state: State,
         weights: &Weights,
         is_locked: bool,
@@ -81,6 +83,7 @@ impl BusyTime {
                 locked_ns: 0,
                 longest_ns: 0,
                 group: Some(group),
+                long: LongWaits::default(),
             });
         }
         let sum = &mut self.sums[*number as usize];
@@ -88,6 +91,9 @@ impl BusyTime {
         sum.by_state_ns[state as usize] += ns;
         sum.locked_ns += if is_locked { ns } else { 0 };
         sum.longest_ns = sum.longest_ns.max(weights.longest_ns);
+        if state != State::Sleep {
+            sum.long.add(thread, weights.longest_from, weights.longest_ns);
+        }
         sum.group = sum.group.filter(|known| *known == group);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
+use super::bursts::Bursts;
 use super::busy_time::{BusyTime, MemoryTime, Sum};
 use super::columns::NONE;
 use super::fact_reader::{CellKind, Shown};
@@ -47,6 +48,8 @@ pub struct CommonWait {
     pub now: Vec<ThreadKey>,
     /// The node at which most of the waits end.
     pub node: Option<u32>,
+    /// Where threads waited together in some moments only.
+    pub bursts: Option<Bursts>,
 }
 
 /// What the busy time of a range was spent on.
@@ -87,6 +90,14 @@ impl Busy {
     ) -> Busy {
         let BusyTime { total, mut memory, mut sums, .. } = time;
         sums.sort_by_key(|sum| (Reverse(sum.waited_ns), sum.exit));
+        let range = shown.till.saturating_sub(shown.from);
+        let bursts = |sum: &Sum| sum.long.bursts(sum.waited_ns, range);
+        // What happens in some moments may have little time.
+        if let Some(at) = sums.iter().position(|sum| bursts(sum).is_some())
+            && at >= MAX_WAITS
+        {
+            sums.swap(at, MAX_WAITS - 1);
+        }
         sums.truncate(MAX_WAITS);
         let exits = verdicts.exits();
         let mut waiters = [Waiters::default(); MAX_WAITS];
@@ -148,6 +159,7 @@ impl Busy {
                 name: snapshot.tables.name(name).clone(),
                 now: now.into_iter().map(|(_, thread)| thread).collect(),
                 node: Some(attached[cell as usize]).filter(|node| *node != NONE),
+                bursts: bursts(&sum),
             })
         };
         let waits = sums.into_iter().zip(waiters).filter_map(wait).collect();

@@ -350,7 +350,8 @@ impl<'a> Reader<'a> {
             let exit = self.verdicts.exits().number(stack);
             let of_stack = (&self.verdicts.of_stack(stack), exit);
             let blocker = tables.blocker(key.blocker);
-            self.busy.add(of_stack, group, state, weights, blocker.is_some_and(is_held_lock));
+            let is_locked = blocker.is_some_and(is_held_lock);
+            self.busy.add(of_stack, (group, thread), state, weights, is_locked);
         }
         let Scratch { cells, seen, .. } = &mut *self.scratch;
         let cell = &mut cells[at as usize];

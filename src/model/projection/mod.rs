@@ -31,6 +31,7 @@
 
 mod allocation;
 mod base_marks;
+mod bursts;
 mod busy_time;
 mod collapse;
 mod columns;
@@ -86,6 +87,7 @@ use crate::model::projection::settings::{Grouping, Metric, Settings};
 use crate::model::vocabulary::frame::{Ns, ThreadKey, ThreadKind};
 
 pub(in crate::model) use base_marks::mark as base_mark;
+pub use bursts::Bursts;
 pub use collapse::{Chain, chain, heaviest, is_drawn, is_small, swallowed_by};
 pub use common_waits::{Busy, CommonWait};
 pub use confidence::{Confidence, HITS_NEEDED, confidence, seconds_for_one_percent};

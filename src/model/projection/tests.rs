@@ -30,6 +30,8 @@ struct World {
     session: Arc<Session>,
     frames: HashMap<String, RawFrame>,
     facts: Vec<(FactKey, Weights)>,
+    /// The end of the range, which begins at 0, ns.
+    till: Ns,
 }
 
 impl World {
@@ -50,6 +52,7 @@ impl World {
             session: session.into(),
             frames: HashMap::new(),
             facts: Vec::new(),
+            till: 100,
         }
     }
 
@@ -139,7 +142,7 @@ impl World {
     ) -> Projection {
         projector.project_facts(snapshot, settings, None, &mut |f| {
             self.facts.iter().for_each(|(key, weights)| f(0, key, weights));
-            (0, 100)
+            (0, self.till)
         })
     }
 

@@ -7,7 +7,7 @@ mod waits;
 
 use super::Projection;
 use super::waits::{Asked, WaitsFor};
-use crate::model::facts::snapshot::Snapshot;
+use crate::model::facts::snapshot::{Session, Snapshot};
 use crate::model::facts::tables::Location;
 use crate::model::vocabulary::frame::{Ns, SECOND};
 
@@ -32,6 +32,8 @@ pub enum Kind {
     Lock,
     /// Threads wait in one function, by one call.
     Wait,
+    /// Threads waited together in some moments only.
+    Hiccup,
     /// One thread waits long.
     LongWait,
     /// Threads wait for the allocator's locks.
@@ -57,6 +59,7 @@ impl Kind {
             Kind::Deadlock => "deadlock",
             Kind::Lock => "lock",
             Kind::Wait => "wait",
+            Kind::Hiccup => "hiccup",
             Kind::LongWait => "long wait",
             Kind::Allocator => "allocator",
             Kind::Cores => "cores",
@@ -136,12 +139,17 @@ impl Finding {
 pub struct Wording<'a> {
     pub function: &'a dyn Fn(&Location) -> String,
     pub class: fn(&str) -> &str,
+    /// A moment of the session by the wall clock.
+    pub clock: &'a dyn Fn(&Session, Ns) -> String,
 }
 
 impl Wording<'_> {
     /// Writes whole names.
-    pub const WHOLE: Wording<'static> =
-        Wording { function: &|location| location.function.to_string(), class: |class| class };
+    pub const WHOLE: Wording<'static> = Wording {
+        function: &|location| location.function.to_string(),
+        class: |class| class,
+        clock: &utc,
+    };
 }
 
 /// What the sentences are made of.
@@ -218,6 +226,13 @@ pub fn findings(
     }
     found.truncate(MAX);
     found
+}
+
+/// Formats a moment of the session: `14:03:20 UTC`.
+fn utc(session: &Session, at: Ns) -> String {
+    let unix_ns = session.started_unix_ns + i128::from(at) - i128::from(session.started);
+    let of_day = unix_ns.div_euclid(i128::from(SECOND)).rem_euclid(86_400);
+    format!("{:02}:{:02}:{:02} UTC", of_day / 3600, of_day / 60 % 60, of_day % 60)
 }
 
 /// Formats a duration: `12 ms`, `2.4 s`, `31 s`, `5 min`, `3 h`.

@@ -9,7 +9,7 @@ use crate::model::facts::tables::{Holder, Location};
 use crate::model::projection::locks::{is_same_place, noun};
 use crate::model::projection::settings::Metric;
 use crate::model::projection::waits::{Asked, Facts, Peer, WaitsFor, describe};
-use crate::model::projection::{CommonWait, HeldBy, Lock, Stuck};
+use crate::model::projection::{Bursts, CommonWait, HeldBy, Lock, Stuck};
 use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::frame::{Ns, SECOND};
 use crate::model::vocabulary::state::State;
@@ -105,17 +105,28 @@ impl Evidence<'_> {
         let longest_ns = longest_of_waits.max(lock.longest_ns);
         let long = longest_ns >= LONG_FOR_LOCK && waited_ns >= LONG_FOR_LOCK;
         let much = self.share(waited_ns) >= MUCH_WAITED;
-        if !much || !(long || self.threads(waited_ns) >= QUEUE) {
+        // Of a lock that is waited for in several places one says when only if none goes on.
+        let bursts = match claimed.iter().all(|wait| wait.bursts.is_some()) {
+            true => claimed.iter().filter_map(|wait| wait.bursts).max_by_key(|found| found.threads),
+            false => None,
+        };
+        if bursts.is_none() && (!much || !(long || self.threads(waited_ns) >= QUEUE)) {
             return None;
         }
         let threads = claimed.iter().map(|wait| wait.threads).max().unwrap_or(0).max(lock.threads);
         let (s, verb) = if threads == 1 { ("", "waits") } else { ("s", "wait") };
-        let text = format!(
-            "{threads} thread{s} {verb} for {}: {}, up to {}",
-            self.lock_noun(lock),
-            self.of_busy(waited_ns),
-            short_span(longest_ns)
-        );
+        let lock_noun = self.lock_noun(lock);
+        let text = match bursts {
+            Some(bursts) => {
+                let when = self.when(bursts);
+                format!("{} threads waited for {lock_noun} {when}", bursts.threads)
+            }
+            None => {
+                let (share, longest) = (self.of_busy(waited_ns), short_span(longest_ns));
+                format!("{threads} thread{s} {verb} for {lock_noun}: {share}, up to {longest}")
+            }
+        };
+        let kind = if bursts.is_some() { Kind::Hiccup } else { Kind::Lock };
         let held = lock.main_holder()?;
         let mut before = match &*held.name {
             "" => format!("held by {}", foreign(held.holder)),
@@ -141,7 +152,17 @@ impl Evidence<'_> {
             let place = lock.waiting_in.first().and_then(|(place, _)| place.last())?;
             projection.node_of(lock.longest_thread, place)
         });
-        Some(Finding { more, node, lost_ns: waited_ns, ..Finding::new(Kind::Lock, text) })
+        Some(Finding { more, node, lost_ns: waited_ns, ..Finding::new(kind, text) })
+    }
+
+    /// Says how long threads waited together, and when: `together for 319 ms at 14:03:20`.
+    fn when(&self, bursts: Bursts) -> String {
+        let at = (self.wording.clock)(&self.snapshot.session, bursts.last_from);
+        let longest = short_span(bursts.longest_ns);
+        match bursts.times {
+            1 => format!("together for {longest} at {at}"),
+            times => format!("{times} times, up to {longest}, last at {at}"),
+        }
     }
 
     /// Returns what a holder does meanwhile: `> fsync`, `(on CPU)`; empty if that is not known.
@@ -241,6 +262,13 @@ impl Evidence<'_> {
         let threads = self.threads(wait.waited_ns);
         let long = wait.longest_ns >= LONG_FOR_LOCK || wait.state == State::Disk;
         let much = self.share(wait.waited_ns) >= MUCH_IN_ONE_PLACE && threads >= WAITING_THREADS;
+        if let Some(bursts) = wait.bursts {
+            let (what, when) = (self.what(wait), self.when(bursts));
+            let text = format!("{} threads waited{what} {when}", bursts.threads);
+            let (lost_ns, more) = (wait.waited_ns, self.place(wait));
+            let node = wait.node;
+            return Some(Finding { lost_ns, more, node, ..Finding::new(Kind::Hiccup, text) });
+        }
         if !much || !(long || threads >= QUEUE) {
             return None;
         }

@@ -108,6 +108,32 @@ fn short_waits_are_told_where_one_thread_on_average_waits() {
 }
 
 #[test]
+fn threads_that_waited_together_for_a_moment_are_told_with_the_time() {
+    let text = |threads: u64, apart_ms: u64, seconds: u64| {
+        let mut world = World::new();
+        world.till = seconds * SECOND;
+        for nth in 0..threads {
+            let ms = 300 + apart_ms;
+            let weights = world.fact(&format!("http-{nth}"), READS, State::Io, ms * MS);
+            (weights.longest_ns, weights.longest_from) = (300 * MS, 3723 * SECOND + nth * MS);
+        }
+        // Beside it the waits have little of the time.
+        world.fact("batch", "start;load", State::Run, 300 * SECOND);
+        let snapshot = world.snapshot();
+        let projection = world.project_with(&mut Projector::default(), &snapshot, &mine());
+        let found = findings(&snapshot, &projection, 10_000_000, &|_| None, Wording::WHOLE);
+        let hiccup = found.iter().find(|finding| finding.kind == Kind::Hiccup);
+        hiccup.map(Finding::sentence).unwrap_or_default()
+    };
+    let expected = "5 threads waited in recv together for 298 ms at 01:02:03 UTC, \
+                    in serve > price > ask > recv";
+    assert_eq!(text(5, 0, 60), expected);
+    assert_eq!(text(3, 0, 60), "", "three threads");
+    assert_eq!(text(5, 100, 60), "", "they wait apart from that, too");
+    assert_eq!(text(5, 0, 1), "", "30 % of the range");
+}
+
+#[test]
 fn a_pool_that_waits_for_its_own_tasks_is_told() {
     let stack = "start;render;java.util.concurrent.FutureTask.get";
     let text = |holders: &[Holder]| {

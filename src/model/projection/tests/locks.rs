@@ -243,6 +243,25 @@ fn a_holder_that_computes_is_on_a_core() {
 }
 
 #[test]
+fn a_lock_that_was_held_too_long_once_is_told_with_the_time() {
+    let mut world = World::new();
+    world.till = 60 * SECOND;
+    let held = world.held_by(0x10, "timer", HELD);
+    for nth in 0..4 {
+        world.waits(&format!("http-{nth}"), 300, held.clone());
+        world.facts.last_mut().expect("just added").1.longest_from = SECOND;
+    }
+    world.fact("batch", "start;load", State::Run, 60 * SECOND);
+    let snapshot = world.snapshot();
+    let projection = world.project_with(&mut Projector::default(), &snapshot, &mine());
+    let found = findings(&snapshot, &projection, 10_000_000, &|_| None, Wording::WHOLE);
+    let hiccup = found.iter().find(|finding| finding.kind == Kind::Hiccup).expect("a hiccup");
+    assert_eq!(hiccup.text, "4 threads waited for one mutex together for 300 ms at 00:00:01 UTC");
+    let more = hiccup.more.as_ref().map(|more| more.text(80)).unwrap_or_default();
+    assert!(more.starts_with("held by timer in "), "{more}");
+}
+
+#[test]
 fn waits_whose_lock_was_not_read_count_for_the_only_lock_of_their_place() {
     for (others, share) in [(false, "99 %"), (true, "55 %")] {
         let mut world = World::new();
