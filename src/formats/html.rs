@@ -12,6 +12,8 @@
 //! main.js      the user's choices, and their effects on the other parts
 //! ```
 //!
+//! Above the graph stand the sentences about what costs most time, as in the live view.
+//!
 //! A frame says for which locks its stacks waited, and who held them. Deadlocks and all locks are a
 //! table above the graph, as text has it.
 //!
@@ -27,7 +29,9 @@ use serde::Serialize;
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::projection::settings::{Level, Settings};
-use crate::model::projection::{Ordered, Projection, Totals, WaitOfNode};
+use crate::model::projection::{
+    Finding, Ordered, Projection, Totals, WaitOfNode, Wording, findings,
+};
 use crate::model::vocabulary::role::Role;
 use crate::model::vocabulary::state::State;
 
@@ -78,6 +82,8 @@ type Function<'a> = (&'a str, &'a str, &'a str, Option<&'a str>, Option<u32>, &'
 struct Data<'a> {
     title: String,
     conditions: String,
+    /// What costs most time, as the live view has it.
+    sentences: Vec<String>,
     head: String,
     /// Deadlocks, and locks that threads waited for, as text has them.
     locks: String,
@@ -137,6 +143,16 @@ fn data(
     let data = Data {
         title: trees::title(snapshot),
         conditions: trees::conditions(snapshot, settings, projection),
+        sentences: findings(
+            snapshot,
+            projection,
+            snapshot.session.interval_ns,
+            &|_| None,
+            Wording::WHOLE,
+        )
+        .iter()
+        .map(Finding::sentence)
+        .collect(),
         head: String::from_utf8_lossy(&head).into_owned(),
         locks: String::from_utf8_lossy(&locks).trim_matches('\n').to_owned(),
         lock_counts: [projection.deadlocks.len(), projection.locks.len()],

@@ -10,6 +10,7 @@ const line = () => page.locator('#line').textContent();
 const table = () => page.locator('#rows tr').evaluateAll((rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent)));
 const metric = (word) => page.locator('#metrics label', { hasText: word }).first().click();
 
+found.sentences = await page.locator('#sentences li').allTextContents();
 found.locks = await page.locator('#locks').evaluate((box) => (box.hidden ? '' : box.innerText + box.lastElementChild.textContent));
 
 found.rows.wall = await table();

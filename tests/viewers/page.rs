@@ -173,6 +173,7 @@ fn a_frame_says_what_it_waited_for() {
     };
     assert_eq!(seen["complaints"], serde_json::json!([]));
     let projection = project(&snapshot, &whole());
+    assert!(!texts(&seen["sentences"]).is_empty());
     let table = seen["locks"].as_str().expect("text");
     let title = format!("{} locks that threads waited for", projection.locks.len());
     assert!(table.contains(&title) && table.contains("SECONDS WAITED"), "{table}");

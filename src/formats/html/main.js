@@ -153,6 +153,9 @@
   element('title').title = data.title;
   element('conditions').textContent = data.conditions;
   element('head').textContent = data.head;
+  for (const sentence of data.sentences) {
+    element('sentences').appendChild(document.createElement('li')).textContent = sentence;
+  }
   const [deadlocks, locks] = data.lock_counts;
   if (deadlocks + locks > 0) {
     const several = (n, word) => `${n} ${word}${n === 1 ? '' : 's'}`;

@@ -167,6 +167,17 @@ fn a_frame_has_what_its_stacks_waited_for_and_who_held_it() {
         "{text}"
     );
     assert_eq!(numbers(&data["lock_counts"]), [0, projection.locks.len() as i64]);
+    // The same sentences as in text, which wraps them.
+    let mut page = Vec::new();
+    crate::formats::text::write(&snapshot, &settings, &mut page).expect("memory takes everything");
+    let page = String::from_utf8(page).expect("UTF-8");
+    let sentences: Vec<&str> =
+        data["sentences"].as_array().expect("a list").iter().filter_map(|s| s.as_str()).collect();
+    assert!(!sentences.is_empty());
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for sentence in sentences {
+        assert!(words(&page).contains(&format!("! {}", words(sentence))), "{sentence}");
+    }
 }
 
 #[test]
