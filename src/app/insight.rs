@@ -57,6 +57,7 @@ const OF_BUSY_TIME: &str = " of busy time";
 pub struct Line {
     pub text: String,
     pub about: About,
+    pub kind: Kind,
     /// It begins a sentence.
     pub is_first: bool,
 }
@@ -66,7 +67,7 @@ pub struct Line {
 pub fn lines(findings: &[Finding], cells: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     for Finding { kind, text, more, about, .. } in findings {
-        let line = |text: String, is_first| Line { text, about: *about, is_first };
+        let line = |text: String, is_first| Line { text, about: *about, kind: *kind, is_first };
         let short = text.replace(OF_BUSY_TIME, "");
         let is_long = text.chars().count() > cells;
         let text = if is_long { &short } else { text };

@@ -12,7 +12,7 @@ use crate::app::layout::Layout;
 use crate::app::{AppState, Severity, title};
 use crate::model::facts::snapshot::{Snapshot, Target};
 use crate::model::projection::settings::{Metric, Range};
-use crate::model::projection::{About, Projection};
+use crate::model::projection::{About, Kind, Projection};
 use crate::model::vocabulary::frame::SECOND;
 use crate::model::vocabulary::state::State;
 
@@ -282,9 +282,10 @@ fn sentences(area: Rect, app: &AppState, theme: &Theme) -> Vec<insight::Line> {
 
 fn sentence(pen: &mut Pen<'_>, line: Option<&insight::Line>, theme: &Theme) {
     let Some(line) = line else { return };
-    let style = match line.about {
-        About::Harm => theme.severity(Severity::Warning),
-        About::Target | About::Idle => theme.plain(),
+    let style = match (line.kind, line.about) {
+        (Kind::Deadlock, _) => theme.severity(Severity::Error),
+        (_, About::Harm) => theme.severity(Severity::Warning),
+        (_, About::Target | About::Idle) => theme.plain(),
     };
     pen.put(if line.is_first { "! " } else { "  " }, theme.bold());
     let room = pen.room().saturating_sub(1);

@@ -1,7 +1,10 @@
 //! Effects of keys and the mouse: rows, filters, freezing, effects.
 
+use ratatui::style::Color;
 use regex::Regex;
+use sampletop::model::facts::snapshot::Deadlock;
 use sampletop::model::projection::settings::Filter;
+use sampletop::model::vocabulary::frame::ThreadKey;
 
 use super::fixture::{Does, Doing, FSYNC, FUTEX, PID, Script, shop_facts};
 use super::*;
@@ -116,6 +119,29 @@ fn enter_goes_to_the_thread_that_holds_the_lock() {
     // Who holds what the last one waits for is not known.
     let last = live.selected();
     assert_eq!(live.press("<enter>").selected(), last);
+}
+
+#[test]
+fn a_deadlock_is_red() {
+    let script = |name: &str, object| {
+        let doing = Doing::Waits { call: FUTEX, fd: object, stack: LOCKS, wait: 1 };
+        Script { pid: PID, name: name.into(), doing: Box::new(move |_| doing) }
+    };
+    const LOCKS: &str = "clone3;start_thread;shop::pay:20;pthread_mutex_lock;__lll_lock_wait";
+    let scripts = vec![script("pay-1", 0x7000), script("pay-2", 0x8000)];
+    let world = World::new(scripts).hold("pay-1", 0x7000, "pay-2").hold("pay-2", 0x8000, "pay-1");
+    let mut snapshot = { world }.run(10 * SECOND).snapshot();
+    let threads = [PID, PID + 1].map(|tid| ThreadKey { pid: PID, tid, start: 77 });
+    snapshot.deadlocks = [Deadlock { since: snapshot.at, threads: threads.into() }].into();
+    let mut live = Live::new(80, 24, AppConfig::default());
+    live.send(Input::Snapshot(snapshot.into()));
+    let line = " ! deadlock: pay-1 and pay-2 wait for each other";
+    let screen = live.screen();
+    let y = screen.lines().position(|text| text.starts_with(line)).expect("the sentence");
+    let colour = live.buffer()[(5, y as u16)].fg;
+    assert_eq!(colour, Color::Red, "{screen}");
+    let below = screen.lines().nth_back(1).expect("the line below the rows");
+    assert!(below.contains("pay-2 in shop::pay -> one of these"), "{below}");
 }
 
 #[test]
