@@ -127,6 +127,7 @@ impl World {
             history: view.history,
             threads: view.threads,
             deadlocks: Arc::default(),
+            observed_waits: Arc::default(),
             notice: None,
             stopped: false,
         }

@@ -445,6 +445,7 @@ impl Worker {
             history,
             threads,
             deadlocks,
+            observed_waits: Arc::default(),
             notice: self.notice(conditions.notice),
             stopped: conditions.stopped,
         })

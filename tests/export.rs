@@ -175,6 +175,7 @@ fn snapshot(mut recorder: Recorder, till: Ns) -> Snapshot {
         history: view.history,
         threads: view.threads,
         deadlocks: Arc::default(),
+        observed_waits: Arc::default(),
         notice: None,
         stopped: false,
     }

@@ -119,6 +119,7 @@ impl Run {
             history: view.history,
             threads: view.threads,
             deadlocks: Arc::default(),
+            observed_waits: Arc::default(),
             notice: None,
             stopped: false,
         }

@@ -81,7 +81,7 @@ fn every_kind_of_wait() {
     check(target.pid(), &expected, str::to_owned);
     // And for people.
     let text = dump(target.pid(), "text");
-    for name in ["lock-plain", "read-pipe", "wait-child"] {
+    for name in ["lock-plain", "read-pipe"] {
         let [.., wait] = expected.iter().find(|[of, ..]| of == name).expect("it is one of them");
         let line = text
             .lines()
@@ -134,6 +134,43 @@ fn the_other_end_on_this_host() {
     assert!(text.contains(without), "{without}: {text}");
 }
 
+/// A timed run looks the other ends up while it lasts.
+#[test]
+fn a_recording_names_peers_and_children() {
+    if !common::need_root("lists the sockets of all processes") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut target = Running::start(&program("recorded"), &[dir.path().to_str().expect("text")]);
+    let expected = expected(&mut target);
+    let record = |format: &str, arguments: &[&str]| {
+        let pid = target.pid().to_string();
+        let output = Command::new(env!("CARGO_BIN_EXE_sampletop"))
+            .args(["record", "-p", &pid, "--format", format, "--idle"])
+            .args(arguments)
+            .output()
+            .expect("it starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let file = expected.iter().find(|[name, ..]| name == "read-pipe").expect("it is one");
+    let report: Value = serde_json::from_str(&record("json", &["-d", "2s"])).expect("JSON");
+    let waits = report["waits"].as_array().expect("waits");
+    let of =
+        |text: &str| waits.iter().find(|wait| is_like(wait["text"].as_str().expect("text"), text));
+    assert!(of(&file[2]).is_some(), "{}: {waits:?}", file[2]);
+    let child = of("wait4 child *, in pause").unwrap_or_else(|| panic!("a child: {waits:?}"));
+    assert!(child["peers"][0]["pid"].as_u64() > Some(0), "{child}");
+    assert!(child["functions"].to_string().contains("run"), "{child}");
+    // A run that is too short for the first look is looked at when it ends.
+    let short = record("text", &["-d", "100ms"]);
+    assert!(short.contains("wait4 child "), "{short}");
+    // Names are replaced there, too.
+    let redacted = record("json", &["-d", "1s", "--redact"]);
+    let folder = dir.path().file_name().and_then(|name| name.to_str()).expect("text");
+    assert!(redacted.contains("wait4 child ") && !redacted.contains(folder), "{redacted}");
+}
+
 /// A thread's wait is described only while it is still the same wait.
 #[test]
 fn a_wait_that_is_over_is_not_described() {
@@ -168,6 +205,8 @@ fn a_wait_that_is_over_is_not_described() {
     assert_eq!(observe(asked).as_ref(), Some(text));
     let mut other = call;
     other.args[2] += 1;
+    assert_eq!(observe(Asked { call: other, ..asked }).as_ref(), Some(text), "another buffer");
+    other.args[0] += 1;
     assert_eq!(observe(Asked { call: other, ..asked }), None, "another call");
     assert_eq!(
         observe(Asked { call: Syscall { number: 1, ..call }, ..asked }),

@@ -103,6 +103,7 @@ impl Fake {
             history: view.history,
             threads: view.threads,
             deadlocks: Arc::default(),
+            observed_waits: Arc::default(),
             notice: None,
             stopped: false,
         }))

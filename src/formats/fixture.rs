@@ -6,10 +6,11 @@ use std::sync::Arc;
 use crate::model::facts::history::History;
 use crate::model::facts::snapshot::{Health, Session, Snapshot, Target};
 use crate::model::facts::tables::{FrameKind, Location, Tables};
-use crate::model::projection::{Projection, Totals, test_projections};
+use crate::model::projection::{CommonObject, ObservedPlace, Projection, Totals, test_projections};
 use crate::model::vocabulary::event::Losses;
 use crate::model::vocabulary::frame::SECOND;
 use crate::model::vocabulary::state::State;
+use crate::model::vocabulary::waits_for::WaitsFor;
 
 pub const MS: u64 = 1_000_000;
 /// CLOCK_MONOTONIC of the session's start.
@@ -124,8 +125,21 @@ pub fn snapshot() -> Snapshot {
         history: History::default(),
         threads: Arc::new([]),
         deadlocks: Arc::default(),
+        observed_waits: Arc::default(),
         notice: None,
         stopped: false,
+    }
+}
+
+/// Returns waits of two threads for a file.
+pub fn observed(file: &str) -> ObservedPlace {
+    let waits_for =
+        WaitsFor { what: "fsync", fd: Some(3), object: file.into(), ..WaitsFor::default() };
+    ObservedPlace {
+        object: CommonObject { waits_for, several_peers: false },
+        place: ["commit", "harden"].map(|function| Arc::new(location(function))).into(),
+        threads: 2,
+        times: 6,
     }
 }
 

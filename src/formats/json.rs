@@ -9,6 +9,7 @@
 //! under `--min-percent` are too: every sum holds.
 
 mod locks;
+mod waits;
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -27,6 +28,7 @@ use crate::model::vocabulary::state::State;
 
 pub(super) use locks::BlockerLine;
 use locks::{LockLine, StuckLine};
+use waits::WaitLine;
 
 use super::{FRAMELESS, dates};
 
@@ -165,6 +167,8 @@ struct Head<'a> {
     locks: Vec<LockLine<'a>>,
     /// Threads that wait for each other, each for what the next one holds.
     deadlocks: Vec<Vec<StuckLine<'a>>>,
+    /// What shown threads were found to wait for, the most frequent first.
+    waits: Vec<WaitLine<'a>>,
 }
 
 /// What costs the program most time, or what is wrong with the measurement.
@@ -220,6 +224,7 @@ impl<'a> Head<'a> {
             deadlocks: (projection.deadlocks.iter())
                 .map(|stuck| stuck.iter().map(StuckLine::new).collect())
                 .collect(),
+            waits: projection.observed.iter().map(WaitLine::new).collect(),
         }
     }
 }

@@ -6,7 +6,8 @@
 //! choosing      which processes: those that exist, and those that appear
 //! live          the live view's loop: keys, signals, snapshots -> app -> tui, and the effects back
 //! timed         a run without a screen, behind the interface in `source`
-//! waiting       what the selected row's threads wait for, found out on its own thread
+//! waiting       finds out what threads wait for, on its own thread
+//! looking_up    asks that in a timed run, and keeps the answers
 //! projecting    figures of long histories, on their own thread
 //! memory        returns freed memory to the kernel
 //! last_session  keeps the profile of the last session
@@ -17,6 +18,7 @@
 mod choosing;
 pub mod last_session;
 pub mod live;
+mod looking_up;
 mod memory;
 mod projecting;
 mod service;

@@ -130,6 +130,7 @@ mod tests {
             history: History::default(),
             threads: [].into(),
             deadlocks: Arc::default(),
+            observed_waits: Arc::default(),
             notice: None,
             stopped: false,
         };

@@ -1,16 +1,18 @@
-//! Watches without a screen: signals and the target's exit arrive as messages.
+//! Watches without a screen: signals, the target's exit, and what threads wait for arrive as
+//! messages.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use super::looking_up::LookingUp;
 use super::service;
 use super::signals::{self, Caught};
 use super::source::{NAMES_WITHIN, Progress, Request, Source, Waited};
 use super::waiting::observe_once;
 use super::watch::{AGAIN, Aim, Watch};
 use crate::clock;
-use crate::config::{CaptureChoice, Config, Mode};
+use crate::config::{CaptureChoice, Config, Format, Mode};
 use crate::exit_code::{ExitCode, Failure};
 use crate::model::facts::snapshot::{Snapshot, Target};
 use crate::model::projection::waits::{Answer, Asked};
@@ -56,7 +58,7 @@ pub fn watch(
     };
     ask_for_ptrace(config.sampling.capture, &watch)?;
     notify("sampling");
-    let mut run = Timed::new(watch, reports);
+    let mut run = Timed::new(watch, reports, shows_waits(config));
     // A child that still runs is ended, also after a failure.
     let outcome = job(&mut run);
     let of_child = run.end();
@@ -64,6 +66,12 @@ pub fn watch(
         ExitCode::Success => of_child.unwrap_or(ExitCode::Success),
         other => other,
     })
+}
+
+/// Returns whether the output says what threads wait for. `dump` looks that up itself.
+fn shows_waits(config: &Config) -> bool {
+    let is_format = matches!(config.output.format, Format::Text | Format::Json);
+    is_format && !matches!(config.mode, Mode::Dump { .. })
 }
 
 /// Fails where only stopping threads gives stacks of running ones and the user did not ask for
@@ -82,10 +90,15 @@ fn ask_for_ptrace(choice: CaptureChoice, watch: &Watch) -> Result<(), Failure> {
     ))
 }
 
+/// Maximum time that the end of a run waits for what threads wait for.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
+
 /// A [`Watch`] whose signals and whose target's exit arrive as messages.
 struct Timed {
     watch: Option<Watch>,
     wakes: Receiver<Wake>,
+    /// `None`: not wanted.
+    looking_up: Option<LookingUp>,
     _signals: Option<Caught>,
     child_code: Option<ExitCode>,
 }
@@ -94,11 +107,13 @@ enum Wake {
     Interrupted,
     Asked(Request),
     Ended,
+    Answered(Vec<Answer>),
 }
 
 impl Timed {
-    /// Creates it. `reports`: signals may request more than the end.
-    fn new(mut watch: Watch, reports: bool) -> Timed {
+    /// Creates it. `reports`: signals may request more than the end. `looks_up`: what threads wait
+    /// for is wanted.
+    fn new(mut watch: Watch, reports: bool, looks_up: bool) -> Timed {
         let (sender, wakes) = channel();
         let wakes_first = sender.clone();
         let mut interrupted = false;
@@ -114,8 +129,53 @@ impl Timed {
                 wakes_first.send(Wake::Interrupted).is_ok()
             })
             .ok();
-        emit_exit(&mut watch, sender);
-        Timed { watch: Some(watch), wakes, _signals: signals, child_code: None }
+        emit_exit(&mut watch, sender.clone());
+        let answer = move |answers| sender.send(Wake::Answered(answers)).is_ok();
+        // Without that thread the output says less.
+        let looking_up = looks_up.then(|| LookingUp::start(answer, Instant::now()).ok()).flatten();
+        Timed { watch: Some(watch), wakes, looking_up, _signals: signals, child_code: None }
+    }
+
+    /// Looks up what threads wait for, if it is time. Returns the time until the next look-up.
+    fn look_up(&mut self) -> Option<Duration> {
+        let looking_up = self.looking_up.as_mut()?;
+        let now = Instant::now();
+        if looking_up.due_in(now) == Some(Duration::ZERO) {
+            let snapshot = self.watch.as_ref()?.snapshot(Duration::ZERO)?;
+            looking_up.ask(&snapshot, now);
+        }
+        looking_up.due_in(now)
+    }
+
+    fn answered(&mut self, answers: Vec<Answer>) {
+        if let Some(looking_up) = &mut self.looking_up {
+            looking_up.answered(answers, Instant::now());
+        }
+    }
+
+    fn with_found(&self, snapshot: Arc<Snapshot>) -> Arc<Snapshot> {
+        match &self.looking_up {
+            Some(looking_up) => looking_up.with_found(snapshot),
+            None => snapshot,
+        }
+    }
+
+    /// Waits for the last answers.
+    fn take_last_answers(&mut self, last: &Snapshot) {
+        let Some(looking_up) = &mut self.looking_up else { return };
+        if !looking_up.ends(last, Instant::now()) {
+            return;
+        }
+        let deadline = Instant::now() + ANSWERS_WITHIN;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.wakes.recv_timeout(left) {
+                Ok(Wake::Answered(answers)) => return self.answered(answers),
+                // The run has ended anyhow.
+                Ok(Wake::Interrupted | Wake::Asked(_) | Wake::Ended) => {}
+                Err(_) => return,
+            }
+        }
     }
 
     /// Stops watching, if [`Source::finish`] has not. Returns the code of the COMMAND, if it exited
@@ -141,15 +201,25 @@ fn emit_exit(watch: &mut Watch, sender: Sender<Wake>) {
 
 impl Source for Timed {
     fn wait(&mut self, timeout: Duration) -> Waited {
-        match self.wakes.recv_timeout(timeout) {
-            Ok(Wake::Ended) => Waited::Ended,
-            Ok(Wake::Interrupted) => Waited::Interrupted,
-            Ok(Wake::Asked(request)) => Waited::Asked(request),
-            Err(RecvTimeoutError::Timeout) => Waited::Timeout,
-            Err(RecvTimeoutError::Disconnected) => {
-                std::thread::sleep(timeout);
-                Waited::Timeout
-            }
+        let begun = Instant::now();
+        loop {
+            let due = self.look_up();
+            let left = timeout.saturating_sub(begun.elapsed());
+            return match self.wakes.recv_timeout(due.map_or(left, |due| due.min(left))) {
+                Ok(Wake::Answered(answers)) => {
+                    self.answered(answers);
+                    continue;
+                }
+                Ok(Wake::Ended) => Waited::Ended,
+                Ok(Wake::Interrupted) => Waited::Interrupted,
+                Ok(Wake::Asked(request)) => Waited::Asked(request),
+                Err(RecvTimeoutError::Timeout) if begun.elapsed() < timeout => continue,
+                Err(RecvTimeoutError::Timeout) => Waited::Timeout,
+                Err(RecvTimeoutError::Disconnected) => {
+                    std::thread::sleep(left);
+                    Waited::Timeout
+                }
+            };
         }
     }
 
@@ -168,11 +238,18 @@ impl Source for Timed {
     }
 
     fn snapshot(&mut self, named: bool) -> Option<Arc<Snapshot>> {
-        self.watch.as_ref()?.snapshot(if named { NAMES_WITHIN } else { Duration::ZERO })
+        let within = if named { NAMES_WITHIN } else { Duration::ZERO };
+        let snapshot = self.watch.as_ref()?.snapshot(within)?;
+        Some(self.with_found(snapshot))
     }
 
     fn cut(&mut self) -> Option<Arc<Snapshot>> {
-        self.watch.as_ref()?.cut()
+        let snapshot = self.watch.as_ref()?.cut()?;
+        let snapshot = self.with_found(snapshot);
+        if let Some(looking_up) = &mut self.looking_up {
+            looking_up.cut();
+        }
+        Some(snapshot)
     }
 
     fn pause(&mut self, pause: bool) {
@@ -196,6 +273,8 @@ impl Source for Timed {
     fn finish(&mut self) -> Option<Arc<Snapshot>> {
         let (snapshot, child_code) = self.watch.take()?.finish(false);
         self.child_code = child_code;
-        snapshot
+        let snapshot = snapshot?;
+        self.take_last_answers(&snapshot);
+        Some(self.with_found(snapshot))
     }
 }

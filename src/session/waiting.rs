@@ -4,11 +4,17 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use crate::model::projection::waits::{Answer, Asked};
+use crate::model::projection::waits::{Answer, Asked, Object, read_call};
 use crate::process::waits::Waits;
 
 /// Minimum interval between two readings of the threads.
 const EVERY: Duration = Duration::from_secs(1);
+
+/// Short waits, as those of a loop that writes, are over when they are looked up, but come again:
+/// tries, their interval, and the maximum of waits that are tried again.
+const TRIES: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(5);
+const TRIED_AGAIN: usize = 8;
 
 /// At most one batch is with the thread, and at most one is queued: the newest. A blocked thread is
 /// abandoned.
@@ -29,12 +35,7 @@ impl Waiting {
         std::thread::Builder::new().name("waits".into()).spawn(move || {
             let mut waits = Waits::default();
             for batch in receiver {
-                let mut answers = Vec::with_capacity(batch.len());
-                waits.observe_all(&batch, |answer| {
-                    answers.push(answer);
-                    true
-                });
-                if !send(answers) {
+                if !send(observe(&mut waits, batch)) {
                     return;
                 }
             }
@@ -70,6 +71,35 @@ impl Waiting {
             self.due = now + EVERY;
         }
     }
+}
+
+/// Returns the answers of a batch.
+fn observe(waits: &mut Waits, mut batch: Vec<Asked>) -> Vec<Answer> {
+    let mut answers: Vec<Answer> = Vec::with_capacity(batch.len());
+    for attempt in 0..=TRIES {
+        if attempt > 0 {
+            batch.retain(|asked| is_short(asked) && !is_answered(asked, &answers));
+            batch.truncate(TRIED_AGAIN);
+            if batch.is_empty() {
+                break;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        waits.observe_all(&batch, |answer| {
+            answers.push(answer);
+            true
+        });
+    }
+    answers
+}
+
+fn is_answered(asked: &Asked, answers: &[Answer]) -> bool {
+    answers.iter().any(|answer| answer.asked == *asked)
+}
+
+/// Returns whether the wait is for a file or socket, which most often is short.
+fn is_short(asked: &Asked) -> bool {
+    matches!(read_call(asked.call), Some((_, Object::Fd(_) | Object::Path(_))))
 }
 
 /// Returns the answers of one batch that arrive within `timeout`.

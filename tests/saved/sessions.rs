@@ -103,6 +103,7 @@ pub fn snapshot() -> Snapshot {
         history: History::default(),
         threads: Arc::new([]),
         deadlocks: Arc::default(),
+        observed_waits: Arc::default(),
         notice: Some("libx.so has no symbols".into()),
         stopped: true,
     }

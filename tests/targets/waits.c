@@ -300,12 +300,12 @@ static void sleep_in_select(struct wait *w) {
 }
 static pid_t child;
 static void wait_child(struct wait *w) {
-    about(w, "wait4 child %d", child);
+    about(w, "wait4 child *, in pause");
     waitpid(child, NULL, 0);
 }
 static void wait_any(struct wait *w) {
     siginfo_t info;
-    about(w, "waitid any child");
+    about(w, "waitid any child: *, in pause");
     waitid(P_ALL, 0, &info, WEXITED | WNOWAIT);
 }
 static void wait_signal(struct wait *w) {

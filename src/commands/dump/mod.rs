@@ -175,7 +175,7 @@ fn build_dump(
                 kind: tables.kind(now.name),
                 state: now.state.resolve(tables.futex_kind(now.stack)),
                 waits_for: waits.get(&now.thread).map(|answer| match redactor {
-                    Some(redactor) => redactor.waits_for(answer),
+                    Some(redactor) => redactor.waits_for(answer.asked.call, &answer.waits_for),
                     None => answer.waits_for.clone(),
                 }),
                 blocker: now.blocker,

@@ -218,6 +218,7 @@ impl Builder {
             history: History::from_parts(history).unwrap_or_default(),
             threads: Arc::new([]),
             deadlocks: Arc::new([]),
+            observed_waits: Arc::default(),
             notice: about.notice.map(Arc::from),
             stopped: false,
         };

@@ -208,6 +208,7 @@ pub fn read(file: &[u8]) -> Result<Opened, NotAProfile> {
         history,
         threads: threads.into(),
         deadlocks: deadlocks.into(),
+        observed_waits: Arc::default(),
         notice: found.notice,
         stopped: found.stopped,
     };

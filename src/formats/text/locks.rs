@@ -55,12 +55,12 @@ pub fn locks(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         line.push_str(&fit(&what, WIDTH - line.len()));
         page.line(&line)?;
         if let Some((place, _)) = lock.waiting_in.first() {
-            place_lines(page, "waits in", place)?;
+            place_lines(page, INDENT, "waits in", place)?;
         }
         for held in lock.holders.iter().take(HOLDERS) {
             let line = format!("{:>23.3}", seconds(held.waited_ns));
             page.line(&format!("{line:INDENT$}{}", held_by(lock.kind, held)))?;
-            place_lines(page, "in", &held.place)?;
+            place_lines(page, INDENT, "in", &held.place)?;
         }
     }
     match locks.len().saturating_sub(LOCKS) {
@@ -70,13 +70,18 @@ pub fn locks(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
 }
 
 /// Writes the functions of a place, outermost first, after a word.
-fn place_lines(page: &mut Page<'_>, word: &str, place: &Place) -> io::Result<()> {
+pub fn place_lines(
+    page: &mut Page<'_>,
+    indent: usize,
+    word: &str,
+    place: &Place,
+) -> io::Result<()> {
     if place.is_empty() {
         return Ok(());
     }
     let names: Vec<&str> = place.iter().map(|location| &*location.function).collect();
-    for line in wrap(&format!("{word} {}", names.join(" -> ")), WIDTH - INDENT, PLACE_LINES) {
-        page.line(&format!("{:INDENT$}{line}", ""))?;
+    for line in wrap(&format!("{word} {}", names.join(" -> ")), WIDTH - indent, PLACE_LINES) {
+        page.line(&format!("{:indent$}{line}", ""))?;
     }
     Ok(())
 }

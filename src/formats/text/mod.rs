@@ -5,6 +5,7 @@
 //! head     summary line, identity, conditions, settings and the time each hides
 //! tree     the call tree, down to 1 %; label: names of its lines
 //! locks    deadlocks; what threads waited for, and who held it
+//! waits    files, peers and children that threads were found to wait for
 //! tables   top 20 by self, the longest waits, states
 //! ```
 //!
@@ -16,6 +17,7 @@ mod label;
 mod locks;
 mod tables;
 mod tree;
+mod waits;
 pub(super) use tree::Row;
 
 use std::io::{self, Write};
@@ -90,6 +92,7 @@ pub(super) fn render(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()>
     locks::deadlocks(report, page)?;
     tree::tree(report, page)?;
     locks::locks(report, page)?;
+    waits::observed(report, page)?;
     tables::top(report, page)?;
     tables::waits(report, page)?;
     tables::states(report, page)?;

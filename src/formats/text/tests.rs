@@ -57,6 +57,21 @@ fn parts_come_in_order() {
 }
 
 #[test]
+fn waits_that_were_looked_up_have_a_part() {
+    assert!(!rendered(&service(), &Settings::default()).contains("\nWAITS"));
+    let mut projection = fixture::projection(&service());
+    projection.observed = vec![fixture::observed("orders.wal"); 11];
+    let text = on_paper(&fixture::snapshot(), &projection, &Settings::default());
+    let part = part(&text, "WAITS");
+    let lines = [
+        "              6        2 fsync fd 3 orders.wal",
+        "                         in commit -> harden",
+    ];
+    assert_eq!(part[..2], lines);
+    assert_eq!((part.len(), part[20]), (21, "  and 1 more"));
+}
+
+#[test]
 fn the_first_line_says_it_all() {
     let text = rendered(&service(), &Settings::default());
     let first =

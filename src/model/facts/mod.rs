@@ -11,6 +11,7 @@
 //! tables       interned stacks and names of frames; interner writes them
 //! snapshot     an immutable view of all of it
 //! futex        the kind of a futex wait, by its callers
+//! observed_waits  what threads waited for, by look-ups beside the sampling
 //! redacted     roles of functions in replaced names
 //! ```
 
@@ -21,6 +22,7 @@ pub mod fact_table;
 pub mod futex;
 pub mod history;
 pub mod interner;
+pub mod observed_waits;
 pub mod packed;
 pub mod recorder;
 pub mod redacted;

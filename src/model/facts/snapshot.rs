@@ -4,11 +4,13 @@
 use std::sync::Arc;
 
 use crate::model::facts::history::History;
+use crate::model::facts::observed_waits::ObservedWait;
 use crate::model::facts::tables::{NameId, Tables};
 use crate::model::vocabulary::event::Losses;
 use crate::model::vocabulary::frame::{Ns, ThreadKey};
 use crate::model::vocabulary::host_load::HostLoad;
 use crate::model::vocabulary::state::State;
+use crate::model::vocabulary::waits_for::WaitsFor;
 
 /// The properties of a session that do not change.
 #[derive(Clone, PartialEq, Debug)]
@@ -135,6 +137,8 @@ pub struct Snapshot {
     pub history: History,
     pub threads: Arc<[ThreadNow]>,
     pub deadlocks: Arc<[Deadlock]>,
+    /// What threads were found to wait for so far, if that was looked up.
+    pub observed_waits: Arc<[ObservedWait]>,
     /// The last failure or change, one sentence (such as: a backend failed and was replaced).
     pub notice: Option<Arc<str>>,
     /// The user has stopped sampling (key X).
@@ -161,6 +165,14 @@ impl Snapshot {
     /// Returns whether there is nothing to observe until another process appears.
     pub fn is_waiting(&self) -> bool {
         self.session.wanted.waits && self.living().next().is_none()
+    }
+
+    /// Returns what a thread was found to wait for in its present wait.
+    pub fn observed_wait(&self, now: &ThreadNow) -> Option<&WaitsFor> {
+        let is_of = |wait: &&ObservedWait| {
+            wait.thread == now.thread && Some(wait.call) == now.syscall && wait.at >= now.since
+        };
+        self.observed_waits.iter().find(is_of).map(|wait| &wait.waits_for)
     }
 
     /// Counts the threads by current state, indexed by [`State`].

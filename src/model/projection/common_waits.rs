@@ -18,6 +18,7 @@ use crate::model::facts::tables::{Location, NameId};
 use crate::model::projection::settings::Metric;
 use crate::model::vocabulary::frame::ThreadKey;
 use crate::model::vocabulary::state::State;
+use crate::model::vocabulary::waits_for::WaitsFor;
 
 /// Maximum waits of a range, those with most waited time.
 const MAX_WAITS: usize = 4;
@@ -46,6 +47,8 @@ pub struct CommonWait {
     pub name: Arc<str>,
     /// Those that wait there now, the longest wait first; at most [`MAX_ASKED`].
     pub now: Vec<ThreadKey>,
+    /// What threads were found to wait for there, with the number of look-ups.
+    pub observed: Vec<(u32, WaitsFor)>,
     /// The node at which most of the waits end.
     pub node: Option<u32>,
     /// Where threads waited together in some moments only.
@@ -145,6 +148,11 @@ impl Busy {
             let mut now: Vec<_> = now.map(|thread| (thread.since, thread.thread)).collect();
             now.sort_unstable();
             now.truncate(MAX_ASKED);
+            let observed = snapshot.observed_waits.iter().filter(|wait| {
+                exits.number(wait.stack) == Some(sum.exit)
+                    && shown_threads.contains(&wait.thread)
+                    && (shown.from..=shown.till).contains(&wait.at)
+            });
             let by_state = Totals { states_ns: sum.by_state_ns, ..Totals::default() };
             let (_, name) = waiters.last?;
             Some(CommonWait {
@@ -157,6 +165,7 @@ impl Busy {
                 threads: waiters.count,
                 group: sum.group.and_then(&group),
                 name: snapshot.tables.name(name).clone(),
+                observed: observed.map(|wait| (wait.times, wait.waits_for.clone())).collect(),
                 now: now.into_iter().map(|(_, thread)| thread).collect(),
                 node: Some(attached[cell as usize]).filter(|node| *node != NONE),
                 bursts: bursts(&sum),

@@ -19,6 +19,7 @@
 //! safepoint              safepoint stops of a Java virtual machine
 //! tree, nodes, totals    the tree and its sums; methods, lines, columns: tables
 //! now                    what the threads do now: busy or waiting for work
+//! observed               what the threads were found to wait for
 //! row_order, collapse    the order of rows, several calls on one line
 //! trend                  time of rows over the range
 //! confidence             precision of a figure
@@ -55,6 +56,7 @@ mod methods;
 mod monitor;
 mod nodes;
 mod now;
+mod observed;
 mod roles;
 mod row_order;
 mod rows;
@@ -103,6 +105,7 @@ pub use methods::{Hottest, Method};
 pub(in crate::model) use monitor::is_enter as is_monitor_enter;
 pub use nodes::Siblings;
 pub use now::Now;
+pub use observed::{CommonObject, ObservedPlace};
 pub(in crate::model) use roles::role;
 pub use row_order::{Node, Ordered};
 pub use samples::{Frame, Sample, Samples, samples};
@@ -193,6 +196,8 @@ pub struct Projection {
     pub deadlocks: Vec<Vec<Stuck>>,
     /// Those for which others wait at the time of the snapshot.
     holders: BTreeMap<ThreadKey, HolderNow>,
+    /// What shown threads were found to wait for, the most frequent first.
+    pub observed: Vec<ObservedPlace>,
     /// Ordered by name.
     pub groups: Vec<Group>,
     nodes: nodes::Nodes,
@@ -224,6 +229,7 @@ impl Projection {
             locks_of_nodes: locks::LocksOfNodes::default(),
             deadlocks: Vec::new(),
             holders: BTreeMap::new(),
+            observed: Vec::new(),
             groups: Vec::new(),
             nodes: nodes::Nodes::default(),
             seen: Vec::new(),
@@ -459,6 +465,7 @@ impl Projector {
         let (locks, locks_of_nodes) = waited.locks((snapshot, rows, verdicts), &trees.attached);
         let deadlocks = locks::deadlocks(snapshot, rows, verdicts);
         let holders = holders::holders(snapshot, rows, verdicts);
+        let observed = observed::observed(names, &shown);
         let mut trend = shown.trend.take();
         if let Some(trend) = &mut trend {
             *part_count = trend.part_count();
@@ -508,6 +515,7 @@ impl Projector {
             locks_of_nodes,
             deadlocks,
             holders,
+            observed,
             groups,
             nodes: trees.nodes,
             seen,

@@ -124,6 +124,7 @@ impl World {
             history: History::default(),
             threads: [].into(),
             deadlocks: Arc::default(),
+            observed_waits: Arc::default(),
             notice: None,
             stopped: false,
         }

@@ -6,6 +6,8 @@
 //! frame              frames, threads and their names
 //! event              what capture observes of threads
 //! blocker            what a blocked thread waits for, and who holds it
+//! waits_for          what its system call is for, in words
+//! peer               who has the other end of a socket or pipe
 //! state              what a thread is doing, by its system call
 //! role               whose code a frame is
 //! java_launch        what a Java program runs, by its command line
@@ -22,8 +24,10 @@ pub mod frame;
 pub mod host_load;
 pub mod java_launch;
 pub mod java_packages;
+pub mod peer;
 pub mod qualified;
 pub mod role;
 pub mod state;
 pub mod text;
 pub mod thread_name_rules;
+pub mod waits_for;

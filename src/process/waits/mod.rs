@@ -6,6 +6,7 @@
 //! The result is valid for the wait that was requested: the thread's counters and its system call
 //! are compared before and after. Otherwise there is none.
 
+mod children;
 pub mod endpoint_iterator;
 pub mod endpoints;
 mod other_end;
@@ -89,7 +90,7 @@ impl Waits {
         let mut files = tasks.thread(tid);
         let before = Position::read(&tasks, &mut files)?;
         let Doing::Blocked { call, .. } = before.doing else { return None };
-        if call != asked.call || tasks.stat(&mut files).ok()?.start != start {
+        if !is_same_wait(&asked.call, &call) || tasks.stat(&mut files).ok()?.start != start {
             return None;
         }
         let thread = Thread::new(asked.thread);
@@ -107,7 +108,8 @@ impl Waits {
             facts.other_end = self.other_ends.of(thread.pid, opened);
         }
         match object {
-            Object::Nothing | Object::Child(_) => {}
+            Object::Nothing => {}
+            Object::Child(child) => facts.other_end = children::awaited(thread, child),
             Object::Fd(fd) => {
                 self.name(&mut facts, thread, fd);
                 facts.holder = thread.file_lock_holder(&asked.call);
@@ -347,28 +349,43 @@ impl Thread {
         Some(clean_bytes(name.strip_suffix(b"\n").unwrap_or(&name), 64))
     }
 
+    /// Returns whether the thread's PID namespace is that of our /proc.
+    fn shares_our_ids(&self) -> Option<bool> {
+        Some(ids_inside(&self.place)?.len() == 1)
+    }
+
     fn thread_numbered(&self, number: u32) -> Option<u32> {
         if number == 0 {
             return None;
         }
-        let own = |place: &str| -> Option<(usize, u32)> {
-            let status = read_file(&format!("{place}/status"), 64 << 10)?;
-            let numbers: Vec<u32> =
-                line(&status, b"NSpid:")?.split_ascii_whitespace().flat_map(str::parse).collect();
-            Some((numbers.len(), *numbers.last()?))
-        };
-        // One id: the thread's pid namespace is that of our /proc.
-        if own(&self.place)?.0 == 1 {
+        if self.shares_our_ids()? {
             return Some(number);
         }
         let tasks = fs::read_dir(format!("/proc/{}/task", self.pid)).ok()?;
         let tids =
             tasks.take(SEARCHED).filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
         let mut tids = tids.filter(|tid: &u32| {
-            own(&format!("/proc/{}/task/{tid}", self.pid)).is_some_and(|(_, inner)| inner == number)
+            ids_inside(&format!("/proc/{}/task/{tid}", self.pid))
+                .is_some_and(|ids| ids.last() == Some(&number))
         });
         tids.next()
     }
+}
+
+/// Returns whether two calls of a thread wait for the same: a loop that writes does so with other
+/// buffers each time.
+fn is_same_wait(asked: &Syscall, now: &Syscall) -> bool {
+    const FCNTL: i32 = 72;
+    const FLOCK: i32 = 73;
+    let is_io = matches!(read_call(*asked), Some((_, Object::Fd(_))));
+    let of_file = is_io && !matches!(asked.number, FCNTL | FLOCK);
+    asked == now || (of_file && (asked.number, asked.args[0]) == (now.number, now.args[0]))
+}
+
+/// Returns the ids of a thread in its PID namespaces, the innermost last.
+fn ids_inside(place: &str) -> Option<Vec<u32>> {
+    let status = read_file(&format!("{place}/status"), 64 << 10)?;
+    Some(line(&status, b"NSpid:")?.split_ascii_whitespace().flat_map(str::parse).collect())
 }
 
 /// Formats a `struct sockaddr` of the families inet, inet6 and unix.

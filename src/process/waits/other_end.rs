@@ -149,7 +149,7 @@ struct Process {
     threads: Option<Threads>,
 }
 
-struct Threads {
+pub(super) struct Threads {
     pid: u32,
     all: Vec<ThreadNow>,
     /// What its epoll sets watch, by their descriptors.
@@ -174,7 +174,7 @@ impl Process {
 }
 
 impl Threads {
-    fn read(pid: u32) -> Option<Threads> {
+    pub fn read(pid: u32) -> Option<Threads> {
         let tasks = Tasks::open(pid, 4).ok()?;
         let mut tids = Vec::new();
         tasks.list(&mut tids).ok()?;
@@ -197,7 +197,7 @@ impl Threads {
     }
 
     /// Returns what the process does about one of these descriptors.
-    fn activity(&mut self, fds: &[i32]) -> Option<PeerActivity> {
+    pub fn activity(&mut self, fds: &[i32]) -> Option<PeerActivity> {
         let watches: Vec<Watch> =
             (0..self.all.len()).map(|nth| self.watches(self.all[nth], fds)).collect();
         activity(&self.all, &watches)

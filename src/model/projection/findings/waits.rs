@@ -7,6 +7,7 @@ use super::{Evidence, Finding, Kind, More, short_span};
 use crate::model::facts::snapshot::ThreadNow;
 use crate::model::facts::tables::{Holder, Location};
 use crate::model::projection::locks::{is_same_place, noun};
+use crate::model::projection::observed::most_common;
 use crate::model::projection::settings::Metric;
 use crate::model::projection::waits::{Asked, Facts, Peer, WaitsFor, describe};
 use crate::model::projection::{Bursts, CommonWait, HeldBy, Lock, Stuck};
@@ -328,29 +329,38 @@ impl Evidence<'_> {
         // That they are parked, or at which address, says nothing.
         let is_known = |waits: &WaitsFor| {
             !["futex", "park", "wait", "sleep"].contains(&waits.what)
-                && (wait.threads < 2 || !waits.what.starts_with("wait"))
+                && (wait.threads < 2 || !waits.what.starts_with("wait") || waits.peer.is_some())
         };
         let threads = self.snapshot.threads.iter().filter(|now| wait.now.contains(&now.thread));
-        let mut all: Vec<WaitsFor> =
-            threads.filter_map(|thread| self.waits_for(thread)).filter(is_known).collect();
-        // What only some threads have looked up is not known of the others.
-        all.sort_by_key(|waits| (waits.object.is_empty(), waits.clone()));
-        let others = all.iter().any(|waits| waits.object != all[0].object);
+        let now = threads.filter_map(|thread| Some((1, self.waits_for(thread)?)));
+        let all: Vec<(u32, WaitsFor)> = now
+            .chain(wait.observed.iter().cloned())
+            .filter(|(_, waits)| is_known(waits))
+            // What the other end does changes.
+            .map(|(times, waits)| (times, without_activity(waits)))
+            .collect();
+        let says = |waits: &WaitsFor| !waits.object.is_empty() || waits.peer.is_some();
+        let said: Vec<_> = all.iter().filter(|(_, waits)| says(waits)).collect();
+        // What was looked up of few is not known of the others.
+        let few = !said.is_empty() && said.len() * 2 < all.len();
+        let listed = if said.is_empty() { all.iter().collect() } else { said };
+        let common = most_common(listed.iter().map(|(times, waits)| (*times, waits)));
+        let others = few || common.as_ref().is_some_and(|(_, others)| *others);
         let others = if others { " and others" } else { "" };
-        match (wait.state, all.into_iter().next()) {
+        match (wait.state, common.map(|(common, _)| common)) {
             (State::Sleep, _) => String::new(),
-            (State::Lock, Some(lock)) if others.is_empty() => format!(" for one {lock}"),
+            (State::Lock, Some(lock)) if others.is_empty() => format!(" for one {}", lock.text()),
             (State::Lock, _) => " for a lock".into(),
-            (_, Some(waits)) if !waits.object.is_empty() => {
-                // The number of the descriptor says nothing, and what the peer does changes.
-                let peer = waits.peer.map(|peer| Peer { activity: None, ..peer });
-                let text = WaitsFor { fd: None, peer, ..waits }.to_string();
-                let object = text.strip_prefix(waits.what).unwrap_or(&text).trim_start();
+            (_, Some(mut common)) if says(&common.waits_for) => {
+                // The number of the descriptor says nothing.
+                common.waits_for.fd = None;
+                let (what, text) = (common.waits_for.what, common.text());
+                let object = text.strip_prefix(what).unwrap_or(&text).trim_start();
                 let object = object.trim_start_matches("-> ");
-                format!(" for {object}{others} in {}", waits.what)
+                format!(" for {object}{others} in {what}")
             }
             (State::Disk, None) => " for a disk".into(),
-            (_, Some(WaitsFor { what, .. })) => format!(" in {what}"),
+            (_, Some(common)) => format!(" in {}", common.waits_for.what),
             (_, None) if is_child(wait) => " for child processes".into(),
             (_, None) => match &wait.by {
                 Some(by) => format!(" in {}", self.function(by)),
@@ -373,7 +383,8 @@ impl Evidence<'_> {
     /// Returns what a thread waits for, as far as that is known.
     fn waits_for(&self, thread: &ThreadNow) -> Option<WaitsFor> {
         let asked = Asked::of(self.snapshot, thread)?;
-        (self.answer)(&asked).or_else(|| describe(&asked, &Facts::default()))
+        let observed = || self.snapshot.observed_wait(thread).cloned();
+        (self.answer)(&asked).or_else(observed).or_else(|| describe(&asked, &Facts::default()))
     }
 
     /// Says who waits longest, where, and for what.
@@ -397,6 +408,10 @@ impl Evidence<'_> {
         let text = format!("{name} waits {duration}: {what}");
         Some(Finding { lost_ns: waited, ..Finding::new(Kind::LongWait, text) })
     }
+}
+
+fn without_activity(waits: WaitsFor) -> WaitsFor {
+    WaitsFor { peer: waits.peer.map(|peer| Peer { activity: None, ..peer }), ..waits }
 }
 
 /// Returns whether threads wait for processes that they started.

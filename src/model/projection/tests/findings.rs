@@ -1,11 +1,15 @@
 //! The sentences above the rows: when each is said, and when not.
 
 use super::*;
+use crate::model::facts::observed_waits::ObservedWait;
 use crate::model::facts::tables::{Blocker, Holder};
 use crate::model::projection::settings::{Grouping, Level};
 use crate::model::vocabulary::blocker::BlockerKind;
-use crate::model::vocabulary::frame::SECOND;
+use crate::model::vocabulary::event::Syscall;
+use crate::model::vocabulary::frame::{Ns, SECOND};
 use crate::model::vocabulary::host_load::HostLoad;
+use crate::model::vocabulary::peer::{Peer, PeerActivity, PeerProcess};
+use crate::model::vocabulary::waits_for::WaitsFor;
 
 const MS: u64 = SECOND / 1000;
 
@@ -52,6 +56,64 @@ fn threads_that_wait_in_one_place_are_counted_and_named() {
     let mut world = World::new();
     waits(&mut world, "http-1", READS, State::Io, 100);
     assert!(says(&mut world)[0].starts_with("http-1 waits in recv: 100 %"));
+}
+
+/// Adds that each thread was found to wait for a process of this name, `nth` for that of pid 7 +
+/// nth or, if they share it, of pid 7.
+fn observed(snapshot: &mut Snapshot, world: &World, shared: bool) {
+    let waits = world.facts.iter().enumerate().map(|(nth, (key, _))| ObservedWait {
+        thread: key.thread,
+        stack: key.stack,
+        call: Syscall { number: 45, args: [nth as u64, 0, 0, 0, 0, 0] },
+        waits_for: WaitsFor {
+            what: "recv",
+            fd: Some(nth as i32),
+            object: "-> 10.0.0.1:5432".into(),
+            peer: Some(Peer {
+                processes: vec![PeerProcess {
+                    name: "db".into(),
+                    pid: if shared { 7 } else { 7 + nth as u32 },
+                }],
+                activity: Some(PeerActivity::Runs),
+                ..Peer::default()
+            }),
+        },
+        times: 2,
+        at: 50,
+    });
+    snapshot.observed_waits = waits.collect();
+}
+
+#[test]
+fn what_was_looked_up_in_the_course_of_a_run_is_named() {
+    let mut world = World::new();
+    for nth in 0..3 {
+        waits(&mut world, &format!("http-{nth}"), READS, State::Io, 100);
+    }
+    let mut says = |shared: bool, at: Ns| {
+        let mut snapshot = world.snapshot();
+        observed(&mut snapshot, &world, shared);
+        let mut waits = snapshot.observed_waits.to_vec();
+        waits.iter_mut().for_each(|wait| wait.at = at);
+        snapshot.observed_waits = waits.into();
+        let projection = world.project_with(&mut Projector::default(), &snapshot, &mine());
+        let found = findings(&snapshot, &projection, 10_000_000, &|_| None, Wording::WHOLE);
+        let listed = projection.observed.iter();
+        let listed = listed.map(|wait| (wait.object.text(), wait.threads, wait.times)).collect();
+        (found[0].text.clone(), listed)
+    };
+    let (sentence, listed): (_, Vec<_>) = says(true, 50);
+    let begin = "all 3 http- threads wait for db[7] (10.0.0.1:5432) in recv: 100 %";
+    assert!(sentence.starts_with(begin), "{sentence}");
+    assert_eq!(listed, [("recv -> db[7], runs (10.0.0.1:5432)".to_owned(), 3, 6)]);
+    let (sentence, listed) = says(false, 50);
+    let begin = "all 3 http- threads wait for db (10.0.0.1:5432) in recv: 100 %";
+    assert!(sentence.starts_with(begin), "{sentence}");
+    assert_eq!(listed, [("recv -> db, runs (10.0.0.1:5432)".to_owned(), 3, 6)]);
+    // Not in the range that is shown.
+    let (sentence, listed) = says(true, 101);
+    assert!(sentence.starts_with("all 3 http- threads wait in recv: 100 %"), "{sentence}");
+    assert_eq!(listed, []);
 }
 
 #[test]

@@ -2,16 +2,12 @@
 //! out about its arguments. This applies only to the current wait and is not part of the facts.
 
 mod call;
-mod peer;
 mod summary;
-
-use std::fmt;
 
 pub use call::{
     Child, FUTEX_LOCK_PI, FUTEX_LOCK_PI2, FUTEX_WAIT, FUTEX_WAIT_BITSET, Object, Timer,
     read as read_call,
 };
-pub use peer::{Peer, PeerActivity, PeerProcess};
 pub use summary::summary;
 
 use crate::model::facts::futex;
@@ -20,7 +16,9 @@ use crate::model::facts::tables::{FrameKind, Location, StackId, Tables};
 use crate::model::projection::is_monitor_enter;
 use crate::model::vocabulary::event::Syscall;
 use crate::model::vocabulary::frame::{Ns, SECOND, ThreadKey};
+pub use crate::model::vocabulary::peer::{Peer, PeerActivity, PeerProcess};
 use crate::model::vocabulary::state::{FutexKind, State};
+pub use crate::model::vocabulary::waits_for::WaitsFor;
 
 /// A wait to be described.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -131,7 +129,8 @@ pub struct Facts {
     pub files: Vec<(i32, String)>,
     /// Number of descriptors that an epoll set or a select watches.
     pub watched: Option<usize>,
-    /// Who has the other end of the call's only descriptor, a socket or pipe.
+    /// Who has the other end of the call's only descriptor, a socket or pipe; or the children that
+    /// the call waits for.
     pub other_end: Option<Peer>,
     /// The address to which a socket is being connected.
     pub peer: Option<String>,
@@ -147,41 +146,6 @@ pub enum Time {
     Whole(Ns),
     /// Remaining duration of the sleep.
     Left(Ns),
-}
-
-/// The parts of `recv fd 37 -> 10.0.3.9:5432`.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
-pub struct WaitsFor {
-    pub what: &'static str,
-    pub fd: Option<i32>,
-    /// May be empty.
-    pub object: String,
-    /// Who has the other end of the socket or pipe, on the same host.
-    pub peer: Option<Peer>,
-}
-
-impl WaitsFor {
-    /// Returns it without the address of a socket whose peer is known by name.
-    pub fn without_address(&self) -> String {
-        let is_pipe = self.object == "pipe";
-        let object = self.object.clone();
-        let short = if self.peer.is_none() || is_pipe { object } else { String::new() };
-        WaitsFor { object: short, ..self.clone() }.to_string()
-    }
-}
-
-impl fmt::Display for WaitsFor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.what)?;
-        if let Some(fd) = self.fd {
-            write!(f, " fd {fd}")?;
-        }
-        match &self.peer {
-            Some(peer) => write!(f, " {}", peer.with(&self.object)),
-            None if self.object.is_empty() => Ok(()),
-            None => write!(f, " {}", self.object),
-        }
-    }
 }
 
 /// The answer to an [`Asked`].
@@ -231,13 +195,19 @@ pub fn describe(asked: &Asked, facts: &Facts) -> Option<WaitsFor> {
             Some(Time::Left(ns)) => format!("{} more", span(ns)),
             None => String::new(),
         }),
-        Object::Child(child) => plain(match child {
-            Child::Any => "any child".into(),
-            Child::Pid(pid) => format!("child {pid}"),
-            Child::Group(group) => format!("children of group {group}"),
-            Child::OwnGroup => "children of its group".into(),
-            Child::Fd(fd) => return Some(of(fd, "child".into())),
-        }),
+        Object::Child(child) => {
+            let peer = facts.other_end.clone();
+            let object = match child {
+                Child::Any => "any child".into(),
+                // The process has that number, or another one where that counts.
+                Child::Pid(_) if peer.is_some() => "child".into(),
+                Child::Pid(pid) => format!("child {pid}"),
+                Child::Group(group) => format!("children of group {group}"),
+                Child::OwnGroup => "children of its group".into(),
+                Child::Fd(fd) => return Some(WaitsFor { peer, ..of(fd, "child".into()) }),
+            };
+            WaitsFor { peer, ..plain(object) }
+        }
         Object::Futex { at, command, .. } => {
             let held = facts.holder.as_ref().map(|name| format!("held by {name}"));
             let (what, held) = match asked.lock {

@@ -145,6 +145,21 @@ fn sleeps() {
 }
 
 #[test]
+fn children_that_were_found_have_names() {
+    let peer = |pids: &[u32], title: &str| {
+        let process = |pid: &u32| PeerProcess { name: "sleep".into(), pid: *pid };
+        let processes = pids.iter().map(process).collect();
+        let title = title.to_owned();
+        let other_end = Some(Peer { processes, title, ..Peer::default() });
+        Facts { other_end, ..Facts::default() }
+    };
+    assert_eq!(text(61, &[4711], &peer(&[4711], "3")), "wait4 child sleep[4711] 3");
+    let any = [-1i64 as u64];
+    assert_eq!(text(61, &any, &peer(&[7, 8], "")), "wait4 any child: sleep[7,8]");
+    assert_eq!(text(247, &[3, 9], &peer(&[7], "")), "waitid fd 9 child sleep[7]");
+}
+
+#[test]
 fn children_paths_and_peers() {
     assert_eq!(text(61, &[4711], &Facts::default()), "wait4 child 4711");
     assert_eq!(text(61, &[-1i64 as u64], &Facts::default()), "wait4 any child");

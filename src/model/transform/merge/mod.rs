@@ -24,6 +24,7 @@ use rustc_hash::FxHashMap;
 use crate::model::facts::fact::{FactKey, Weights};
 use crate::model::facts::history::{History, Parts};
 use crate::model::facts::interner::Interner;
+use crate::model::facts::observed_waits::{self, ObservedWait};
 use crate::model::facts::packed::Packed;
 use crate::model::facts::recorder::Limits;
 use crate::model::facts::snapshot::{
@@ -106,6 +107,7 @@ pub struct Merger {
     /// As of the newest profile that has the thread.
     threads: BTreeMap<ThreadKey, ThreadNow>,
     deadlocks: Vec<Deadlock>,
+    observed_waits: Vec<ObservedWait>,
     targets: Vec<(Target, usize)>,
     /// By pid, start and command.
     target_at: HashMap<(u32, u64, Arc<str>), usize>,
@@ -141,6 +143,7 @@ impl Merger {
             frames: HashMap::new(),
             threads: BTreeMap::new(),
             deadlocks: Vec::new(),
+            observed_waits: Vec::new(),
             targets: Vec::new(),
             target_at: HashMap::new(),
             dropped: 0,
@@ -200,6 +203,7 @@ impl Merger {
         carry.targets();
         carry.threads();
         carry.deadlocks();
+        carry.observed_waits();
         carry.history();
         let (started, at) = snapshot.history.span();
         self.spans.push((moved(started, later), moved(at.max(started), later)));
@@ -325,6 +329,7 @@ impl Merger {
             })?,
             threads: self.threads.into_values().collect(),
             deadlocks: self.deadlocks.into(),
+            observed_waits: self.observed_waits.into(),
             notice,
             stopped: false,
         };
@@ -485,6 +490,15 @@ impl Carry<'_> {
             let since = moved(*since, self.later);
             let threads = threads.iter().map(|thread| self.thread(*thread)).collect();
             self.merger.deadlocks.push(Deadlock { since, threads });
+        }
+    }
+
+    fn observed_waits(&mut self) {
+        for wait in self.snapshot.observed_waits.iter() {
+            let (thread, stack) = (self.thread(wait.thread), self.stack(wait.stack));
+            let at = moved(wait.at, self.later);
+            let wait = ObservedWait { thread, stack, at, ..wait.clone() };
+            observed_waits::add(&mut self.merger.observed_waits, wait);
         }
     }
 

@@ -96,6 +96,7 @@ fn recorded_with(run: &Run, limits: Limits) -> Snapshot {
         history: view.history,
         threads: view.threads,
         deadlocks: Arc::default(),
+        observed_waits: Arc::default(),
         notice: None,
         stopped: false,
     }

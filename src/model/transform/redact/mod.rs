@@ -14,15 +14,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::model::facts::futex;
+use crate::model::facts::observed_waits::ObservedWait;
 use crate::model::facts::redacted;
 use crate::model::facts::snapshot::{Session, Snapshot, Target, Wanted};
 use crate::model::facts::tables::{
     Blocker, BlockerId, FrameId, FrameKind, Location, NameId, Named, Parts, StackId, Tables,
 };
 use crate::model::projection::settings::{Filter, Grouping, Settings};
-use crate::model::projection::waits::{Answer, Object, Peer, PeerProcess, WaitsFor, read_call};
+use crate::model::projection::waits::{Object, Peer, PeerProcess, WaitsFor, read_call};
 use crate::model::projection::{self, Mark, base_mark, is_monitor_enter, mark, role};
 use crate::model::vocabulary::blocker::BlockerKind;
+use crate::model::vocabulary::event::Syscall;
 use crate::model::vocabulary::frame::{Marker, ThreadKind};
 use crate::model::vocabulary::role::Origin;
 use crate::model::vocabulary::thread_name_rules::{UNNAMED, by_rules};
@@ -65,6 +67,12 @@ impl Redactor {
             session: session.into(),
             capture,
             tables: self.tables(&snapshot.tables),
+            observed_waits: (snapshot.observed_waits.iter())
+                .map(|wait| ObservedWait {
+                    waits_for: self.waits_for(wait.call, &wait.waits_for),
+                    ..wait.clone()
+                })
+                .collect(),
             notice: snapshot
                 .notice
                 .as_ref()
@@ -213,10 +221,10 @@ impl Redactor {
     }
 
     /// Returns what a thread waits for, without the names of files, peers and threads.
-    pub fn waits_for(&self, answer: &Answer) -> WaitsFor {
-        let WaitsFor { what, fd, object, peer } = answer.waits_for.clone();
+    pub fn waits_for(&self, call: Syscall, waits_for: &WaitsFor) -> WaitsFor {
+        let WaitsFor { what, fd, object, peer } = waits_for.clone();
         let words = |text: &str| self.key.words(text);
-        let object = match read_call(answer.asked.call) {
+        let object = match read_call(call) {
             Some((_, Object::Nothing | Object::Epoll(_) | Object::Sleep(_) | Object::Child(_))) => {
                 object
             }

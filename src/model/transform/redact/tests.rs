@@ -112,7 +112,7 @@ fn waits_tell_no_file_peer_or_thread() {
             lock: Lock::Mutex,
         };
         let waits_for = WaitsFor { what, object: object.into(), ..WaitsFor::default() };
-        redactor.waits_for(&Answer { asked, waits_for }).object
+        redactor.waits_for(asked.call, &waits_for).object
     };
     assert_eq!(told(0, [0; 6], "read", "/data/x.db"), KEY.words("/data/x.db"));
     assert_eq!(told(45, [0; 6], "recv", "-> db.acme:5432"), KEY.words("-> db.acme:5432"));
@@ -137,7 +137,7 @@ fn waits_tell_no_file_peer_or_thread() {
     let processes = vec![PeerProcess { name: "acme-db".into(), pid: 812 }];
     let peer = Peer { processes, title: "ACME".into(), ..Peer::default() };
     let waits_for = WaitsFor { peer: Some(peer), ..WaitsFor::default() };
-    let peer = redactor.waits_for(&Answer { asked, waits_for }).peer.expect("it is kept");
+    let peer = redactor.waits_for(asked.call, &waits_for).peer.expect("it is kept");
     assert_eq!(peer.to_string(), format!("{}[812] {}", KEY.words("acme-db"), KEY.words("ACME")));
 }
 
@@ -230,13 +230,32 @@ fn a_snapshot_tells_nothing_of_its_program_host_or_user() {
         history: Default::default(),
         threads: [].into(),
         deadlocks: Arc::default(),
+        observed_waits: [ObservedWait {
+            thread: ThreadKey { pid: 7, tid: 7, start: 1 },
+            stack: StackId(0),
+            call: Syscall { number: 74, args: [3, 0, 0, 0, 0, 0] },
+            waits_for: WaitsFor {
+                what: "fsync",
+                fd: Some(3),
+                object: "/var/secret.db".into(),
+                peer: Some(Peer {
+                    processes: vec![PeerProcess { name: "secretd".into(), pid: 9 }],
+                    title: "--secret".into(),
+                    ..Peer::default()
+                }),
+            },
+            times: 3,
+            at: 1,
+        }]
+        .into(),
         notice: Some("secret could not be watched".into()),
         stopped: false,
     };
-    assert_eq!(format!("{snapshot:?}").matches("secret").count(), 8);
+    assert_eq!(format!("{snapshot:?}").matches("secret").count(), 11);
     let redacted = Redactor::new(KEY).snapshot(&snapshot);
     assert!(!format!("{redacted:?}").contains("secret"), "{redacted:?}");
     assert_eq!(redacted.session.host.matches('.').count(), 1);
+    assert_eq!((redacted.observed_waits[0].times, redacted.observed_waits[0].at), (3, 1));
     assert_eq!((redacted.targets[0].pid, redacted.session.wanted.waits), (7, true));
     let [_, other, internal] = [0, 1, 2].map(|id| redacted.tables.name(NameId(id)).to_string());
     assert_eq!((&*other, &*internal), ("(other)", "C2 CompilerThread0"));

@@ -1,4 +1,5 @@
-//! The other end of a socket or pipe, where it is on the same host.
+//! The other end of a socket or pipe, where it is on the same host; or the children that a thread
+//! waits for.
 
 use std::fmt;
 
@@ -68,7 +69,11 @@ impl Peer {
     /// As [`Peer::with`], without the ids of the processes.
     pub fn unnumbered_with(&self, object: &str) -> String {
         let name = self.common_name().unwrap_or_default();
-        between(object, &format!("{name}{}", self.doing()), self.writes)
+        let who = format!("{name}{}", self.doing());
+        match object {
+            "child" => format!("child processes ({who})"),
+            _ => between(object, &who, self.writes),
+        }
     }
 
     /// Returns the name that all of its processes have.
@@ -102,6 +107,8 @@ fn between(object: &str, peer: &str, writes: bool) -> String {
     match object {
         "pipe" if writes => format!("pipe <- {peer}"),
         "pipe" => format!("pipe -> {peer}"),
+        "child" => format!("child {peer}"),
+        "any child" => format!("any child: {peer}"),
         "" | "socket" => format!("-> {peer}"),
         _ => format!("-> {peer} ({})", object.strip_prefix("-> ").unwrap_or(object)),
     }
