@@ -85,7 +85,7 @@ static void recv_tcp(struct wait *w) {
     char byte;
     CHECK(listen(fd, 1) == 0);
     int peer = to(port, 0);
-    about(w, "recv fd %d -> 127.0.0.1:%d", peer, port);
+    about(w, "recv fd %d -> *, connection not accepted yet (127.0.0.1:%d)", peer, port);
     recv(peer, &byte, 1, 0);
 }
 static void recv_tcp6(struct wait *w) {
@@ -99,7 +99,7 @@ static void recv_tcp6(struct wait *w) {
     }
     CHECK(listen(fd, 1) == 0 && getsockname(fd, (struct sockaddr *)&at, &len) == 0);
     CHECK(connect(peer, (struct sockaddr *)&at, len) == 0);
-    about(w, "recv fd %d -> [::1]:%d", peer, ntohs(at.sin6_port));
+    about(w, "recv fd %d -> *, connection not accepted yet ([::1]:%d)", peer, ntohs(at.sin6_port));
     recv(peer, &byte, 1, 0);
 }
 static void recv_udp(struct wait *w) {
@@ -118,7 +118,7 @@ static void connect_tcp(struct wait *w) {
     }
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)};
     int peer = socket(AF_INET, SOCK_STREAM, 0);
-    about(w, "connect fd %d -> 127.0.0.1:%d", peer, port);
+    about(w, "connect fd %d -> *, 1 connection not accepted yet (127.0.0.1:%d)", peer, port);
     connect(peer, (struct sockaddr *)&at, sizeof at);
 }
 static struct sockaddr_un unix_at(void) {
@@ -161,13 +161,13 @@ static int pipe_of(int end) {
 static void read_pipe(struct wait *w) {
     char byte;
     int fd = pipe_of(0);
-    about(w, "read fd %d pipe", fd);
+    about(w, "read fd %d pipe <- *, the process itself", fd);
     CHECK(read(fd, &byte, 1) >= 0);
 }
 static void write_pipe(struct wait *w) {
     static char much[1 << 20];
     int fd = pipe_of(1);
-    about(w, "write fd %d pipe", fd);
+    about(w, "write fd %d pipe -> *, the process itself", fd);
     CHECK(write(fd, much, sizeof much) >= 0);
 }
 static void read_eventfd(struct wait *w) {
@@ -204,7 +204,7 @@ static void epoll_many(struct wait *w) {
 }
 static void poll_one(struct wait *w) {
     struct pollfd p = {pipe_of(0), POLLIN, 0};
-    about(w, "poll fd %d pipe", p.fd);
+    about(w, "poll fd %d pipe <- *, the process itself", p.fd);
     poll(&p, 1, -1);
 }
 static void poll_many(struct wait *w) {

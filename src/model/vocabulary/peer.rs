@@ -37,6 +37,22 @@ pub enum PeerActivity {
     Stopped,
     /// Blocked in another call.
     In(&'static str),
+    /// It is the waiting process.
+    Itself,
+    /// It has not accepted the connection yet.
+    NotAccepted,
+    /// The connection is not made: this number of connections before it were not accepted yet.
+    Full {
+        connections: u32,
+    },
+}
+
+impl PeerActivity {
+    /// Returns whether this is why the thread waits, and not what the other end does just now.
+    pub fn is_cause(self) -> bool {
+        use PeerActivity::{Full, Itself, NotAccepted};
+        matches!(self, Itself | NotAccepted | Full { .. })
+    }
 }
 
 impl fmt::Display for PeerActivity {
@@ -47,6 +63,12 @@ impl fmt::Display for PeerActivity {
             PeerActivity::Disk => f.write_str("disk"),
             PeerActivity::Stopped => f.write_str("stopped"),
             PeerActivity::In(call) => write!(f, "in {call}"),
+            PeerActivity::Itself => f.write_str("the process itself"),
+            PeerActivity::NotAccepted => f.write_str("connection not accepted yet"),
+            PeerActivity::Full { connections: 1 } => f.write_str("1 connection not accepted yet"),
+            PeerActivity::Full { connections } => {
+                write!(f, "{connections} connections not accepted yet")
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The processes for whose end a thread waits: their names, commands, and what they do.
 
-use super::other_end::Threads;
+use super::other_end::{Threads, name_of};
 use super::{SEARCHED, Thread, line, read_file};
 use crate::model::projection::waits::{Child, Peer, PeerActivity, PeerProcess};
 use crate::model::vocabulary::text::clean_bytes;
@@ -32,11 +32,6 @@ pub(super) fn awaited(thread: &Thread, child: Child) -> Option<Peer> {
         _ => (None, String::new()),
     };
     Some(Peer { processes, writes: false, activity, title })
-}
-
-fn name_of(pid: u32) -> Option<String> {
-    let name = read_file(&format!("/proc/{pid}/comm"), 64)?;
-    Some(clean_bytes(name.strip_suffix(b"\n").unwrap_or(&name), 64))
 }
 
 /// Returns what a process with one thread does.

@@ -174,6 +174,19 @@ impl Endpoints {
     }
 }
 
+impl Endpoints {
+    /// Returns whether the process itself has the other end of this pipe, by another descriptor.
+    pub fn is_own_pipe(&self, of: Holder, inode: u64) -> bool {
+        let Some(Endpoint { what: What::Pipe { device, reads, writes }, .. }) =
+            self.of.get(&of).filter(|endpoint| endpoint.inode == inode)
+        else {
+            return false;
+        };
+        let other = self.ends.get(&Key::Pipe(*device, inode, *reads));
+        reads != writes && other.is_some_and(|other| other.iter().any(|end| end.pid == of.pid))
+    }
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -253,6 +266,22 @@ pub(super) mod tests {
         bytes.extend(&row(all[0].0, all[0].1)[..ROW - 1]);
         assert_eq!(decode(&bytes).count(), all.len());
         assert_eq!(decode(&bytes[..ROW - 1]).count(), 0);
+    }
+
+    #[test]
+    fn both_ends_of_a_pipe_in_one_process() {
+        let pipe = |reads: bool| What::Pipe { device: 13, reads, writes: !reads };
+        let found = endpoints(&[
+            (holder(7, 3), 5, pipe(true)),
+            (holder(7, 4), 5, pipe(false)),
+            (holder(7, 5), 6, pipe(true)),
+            (holder(8, 4), 6, pipe(false)),
+            (holder(7, 6), 8, What::Pipe { device: 13, reads: true, writes: true }),
+        ]);
+        for (fd, inode, own) in [(3, 5, true), (4, 5, true), (5, 6, false), (6, 8, false)] {
+            assert_eq!(found.is_own_pipe(holder(7, fd), inode), own, "{fd}");
+        }
+        assert!(!found.is_own_pipe(holder(7, 3), 9), "it is another pipe by now");
     }
 
     #[test]

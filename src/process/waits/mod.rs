@@ -6,6 +6,7 @@
 //! The result is valid for the wait that was requested: the thread's counters and its system call
 //! are compared before and after. Otherwise there is none.
 
+pub mod accept_queues;
 mod children;
 pub mod endpoint_iterator;
 pub mod endpoints;
@@ -24,7 +25,7 @@ pub use sockets::{parse_inet, parse_unix};
 use crate::clock;
 use crate::model::projection::waits::{
     Answer, Asked, FUTEX_LOCK_PI, FUTEX_LOCK_PI2, FUTEX_WAIT, FUTEX_WAIT_BITSET, Facts, Lock,
-    NAMED, Object, Time, Timer, WaitsFor, describe, read_call,
+    NAMED, Object, Peer, PeerActivity, PeerProcess, Time, Timer, WaitsFor, describe, read_call,
 };
 use crate::model::vocabulary::blocker::{BlockerKind, RawHolder};
 use crate::model::vocabulary::event::{Counters, Syscall};
@@ -36,7 +37,8 @@ use crate::process::blockers::{
 use crate::process::memory::{Memory, ReadMemory};
 use crate::process::target;
 use crate::process::threads::{Doing, Tasks, ThreadFiles};
-use other_end::{Opened, OtherEnds};
+use accept_queues::{Listeners, Pending};
+use other_end::{Opened, OtherEnds, name_of};
 use sockets::Sockets;
 
 /// Maximum bytes kept of a file's or socket's name.
@@ -53,6 +55,7 @@ const SEARCHED: usize = 4096;
 pub struct Waits {
     sockets: Sockets,
     other_ends: OtherEnds,
+    listeners: Listeners,
     /// For this batch: how many descriptors an epoll set watches. Threads of a process that no
     /// longer share one table of descriptors are treated as if they did.
     epolls: HashMap<(u32, i32), Option<usize>>,
@@ -106,6 +109,9 @@ impl Waits {
             && let Some(opened) = Opened::read(&thread.place, fd)
         {
             facts.other_end = self.other_ends.of(thread.pid, opened);
+            if facts.other_end.is_none() {
+                facts.other_end = self.server(thread, opened.inode);
+            }
         }
         match object {
             Object::Nothing => {}
@@ -135,6 +141,8 @@ impl Waits {
             }
             Object::Connect { fd, at, len } => {
                 facts.peer = thread.address(at, len);
+                let opened = Opened::read(&thread.place, fd);
+                facts.other_end = opened.and_then(|opened| self.server(thread, opened.inode));
                 if facts.peer.is_none() {
                     self.name(&mut facts, thread, fd);
                 }
@@ -155,6 +163,18 @@ impl Waits {
             }
         }
         Some(facts)
+    }
+
+    /// Returns the process that has not accepted the connection of a socket yet.
+    fn server(&mut self, thread: &Thread, inode: u64) -> Option<Peer> {
+        let Pending { listener, before } = self.sockets.pending(&thread.place, inode)?;
+        let pid = self.listeners.process(listener?)?;
+        let name = name_of(pid)?;
+        let activity = Some(match before {
+            None => PeerActivity::NotAccepted,
+            Some(connections) => PeerActivity::Full { connections },
+        });
+        Some(Peer { processes: vec![PeerProcess { name, pid }], activity, ..Peer::default() })
     }
 
     /// Adds the name of the file behind `fd` to the facts.
@@ -329,9 +349,7 @@ impl Thread {
         let RawHolder::Thread { pid, .. } = file_lock_holder(self.pid, call, lock.object) else {
             return None;
         };
-        let name = read_file(&format!("/proc/{pid}/comm"), 64)?;
-        let name = clean_bytes(name.strip_suffix(b"\n").unwrap_or(&name), 64);
-        Some(format!("process {pid} ({name})"))
+        Some(format!("process {pid} ({})", name_of(pid)?))
     }
 
     fn mutex_owner(&self, at: u64, value: u32) -> Option<u32> {

@@ -80,6 +80,13 @@ impl OtherEnds {
                 None => fds.push((other.pid, vec![opened])),
             }
         }
+        // A process that keeps both ends of a pipe waits for itself, if no other has one.
+        if fds.is_empty() && found.is_own_pipe(holder, opened.inode) {
+            let name = name_of(pid)?;
+            let activity = Some(PeerActivity::Itself);
+            let own = End { pid, name, title: String::new(), activity };
+            return peer(vec![own], writes);
+        }
         let ends: Vec<End> = fds.into_iter().filter_map(|(pid, fds)| self.end(pid, &fds)).collect();
         peer(ends, writes)
     }
@@ -142,6 +149,12 @@ fn peer(mut ends: Vec<End>, writes: bool) -> Option<Peer> {
     Some(Peer { processes, writes, activity, title })
 }
 
+/// Returns the name of a process's first thread.
+pub(super) fn name_of(pid: u32) -> Option<String> {
+    let name = read_file(&format!("/proc/{pid}/comm"), 64)?;
+    Some(clean_bytes(name.strip_suffix(b"\n").unwrap_or(&name), 64))
+}
+
 /// What is known of a process in this batch.
 struct Process {
     name: String,
@@ -166,8 +179,7 @@ struct ThreadNow {
 
 impl Process {
     fn read(pid: u32, with_threads: bool) -> Option<Process> {
-        let name = read_file(&format!("/proc/{pid}/comm"), 64)?;
-        let name = clean_bytes(name.strip_suffix(b"\n").unwrap_or(&name), 64);
+        let name = name_of(pid)?;
         let may = with_threads && target::permitted(pid);
         Some(Process { name, threads: if may { Threads::read(pid) } else { None } })
     }

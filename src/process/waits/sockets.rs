@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs::File;
 use std::io::Read;
-use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
+use super::accept_queues::{Pending, TcpSockets, endpoint, parse_tcp};
 use super::unix_peers::Peers;
 use super::{NAME_MAX, inet};
 use crate::model::vocabulary::text::clean_bytes;
@@ -31,6 +31,7 @@ struct Table {
     /// When the table may be read again.
     until: Instant,
     sockets: HashMap<u64, Socket>,
+    tcp: TcpSockets,
 }
 
 /// A socket in a table.
@@ -59,14 +60,21 @@ impl Sockets {
         }
     }
 
+    /// Returns whether a thread's socket waits for its server to accept.
+    pub(super) fn pending(&mut self, place: &str, inode: u64) -> Option<Pending> {
+        let namespace = std::fs::metadata(format!("{place}/ns/net")).ok()?.ino();
+        self.table(place, namespace).tcp.pending(inode)
+    }
+
     fn table(&mut self, place: &str, namespace: u64) -> &Table {
         let now = Instant::now();
         if self.tables.len() >= NAMESPACES && !self.tables.contains_key(&namespace) {
             self.tables.clear();
         }
         let read = || {
-            let sockets = read_tables(place);
-            Table { until: now + (now.elapsed() * REST).max(Duration::from_secs(1)), sockets }
+            let (sockets, tcp) = read_tables(place);
+            let until = now + (now.elapsed() * REST).max(Duration::from_secs(1));
+            Table { until, sockets, tcp }
         };
         match self.tables.entry(namespace) {
             Entry::Occupied(entry) => {
@@ -81,10 +89,13 @@ impl Sockets {
     }
 }
 
-fn read_tables(place: &str) -> HashMap<u64, Socket> {
-    let mut sockets = HashMap::new();
+fn read_tables(place: &str) -> (HashMap<u64, Socket>, TcpSockets) {
+    let (mut sockets, mut tcp) = (HashMap::new(), TcpSockets::default());
     for (file, protocol) in [("tcp", "tcp"), ("tcp6", "tcp"), ("udp", "udp"), ("udp6", "udp")] {
         for line in read_lines(&format!("{place}/net/{file}")) {
+            if let Some(socket) = parse_tcp(&line).filter(|_| protocol == "tcp") {
+                tcp.add(socket);
+            }
             if let Some((inode, name)) = parse_inet(&line, protocol) {
                 sockets.entry(inode).or_insert(Socket::Inet(name));
             }
@@ -102,7 +113,7 @@ fn read_tables(place: &str) -> HashMap<u64, Socket> {
     for (inode, path) in unix {
         sockets.entry(inode).or_insert(Socket::Unix(path));
     }
-    sockets
+    (sockets, tcp)
 }
 
 /// Returns the lines below the head, without one truncated by the cap.
@@ -134,27 +145,6 @@ pub fn parse_inet(line: &[u8], protocol: &str) -> Option<(u64, String)> {
         _ => protocol.to_owned(),
     };
     Some((inode, name))
-}
-
-/// Parses `0100007F:1F90`: the address as 32-bit words of this machine's byte order, the port as a
-/// number.
-fn endpoint(text: &str) -> Option<(IpAddr, u16)> {
-    let (address, port) = text.split_once(':')?;
-    let port = u16::from_str_radix(port, 16).ok()?;
-    let word = |at: usize| {
-        Some(u32::from_str_radix(address.get(8 * at..8 * at + 8)?, 16).ok()?.to_ne_bytes())
-    };
-    match address.len() {
-        8 => Some((IpAddr::from(word(0)?), port)),
-        32 => {
-            let mut bytes = [0; 16];
-            for at in 0..4 {
-                bytes[4 * at..4 * at + 4].copy_from_slice(&word(at)?);
-            }
-            Some((IpAddr::from(bytes), port))
-        }
-        _ => None,
-    }
 }
 
 /// Parses a line of `unix`: inode, and the path it is bound to, if any (net/unix/af_unix.c,

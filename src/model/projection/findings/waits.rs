@@ -168,6 +168,9 @@ impl Evidence<'_> {
 
     /// Returns what a holder does meanwhile: `> fsync`, `(on CPU)`; empty if that is not known.
     fn does(&self, held: &HeldBy, node: Option<u32>) -> String {
+        if let Some(waits) = self.what_holder_waits_for(held) {
+            return waits;
+        }
         let of_library = |by: &&Arc<Location>| {
             held.place.last().is_some_and(|last| last.function != by.function)
         };
@@ -203,6 +206,16 @@ impl Evidence<'_> {
             }
         }
         text
+    }
+
+    /// Returns what a holder itself waits for, if it is found waiting where it holds the lock:
+    /// `> write pipe -> logger[77]`.
+    fn what_holder_waits_for(&self, held: &HeldBy) -> Option<String> {
+        let Holder::Thread { thread, stack, .. } = held.holder else { return None };
+        let now = self.snapshot.threads.iter().find(|now| now.thread == thread)?;
+        let waits = without_activity(self.waits_for(now).filter(|_| now.stack == stack)?);
+        let says = waits.peer.is_some() || (waits.fd.is_some() && !waits.object.is_empty());
+        says.then(|| format!("> {}", WaitsFor { fd: None, ..waits }))
     }
 
     /// Returns what threads wait for: `the monitor of TaxTable`, `one mutex`.
@@ -411,7 +424,8 @@ impl Evidence<'_> {
 }
 
 fn without_activity(waits: WaitsFor) -> WaitsFor {
-    WaitsFor { peer: waits.peer.map(|peer| Peer { activity: None, ..peer }), ..waits }
+    let cause = |peer: &Peer| peer.activity.filter(|activity| activity.is_cause());
+    WaitsFor { peer: waits.peer.map(|peer| Peer { activity: cause(&peer), ..peer }), ..waits }
 }
 
 /// Returns whether threads wait for processes that they started.

@@ -5,7 +5,9 @@ use crate::model::facts::snapshot::{Deadlock, ThreadNow};
 use crate::model::facts::tables::{Blocker, BlockerId, Holder, NameId, StackId};
 use crate::model::projection::settings::Grouping;
 use crate::model::projection::settings::Level;
+use crate::model::projection::waits::{Asked, Peer, PeerProcess, WaitsFor};
 use crate::model::vocabulary::blocker::BlockerKind;
+use crate::model::vocabulary::event::Syscall;
 use crate::model::vocabulary::frame::SECOND;
 
 const HELD: &str = "start;Rules::reload;Rules::fetch;sleep_until;libc.so.6!clock_nanosleep";
@@ -35,6 +37,44 @@ impl World {
 }
 
 const MS: u64 = SECOND / 1000;
+
+#[test]
+fn the_sentence_about_a_lock_says_what_its_holder_waits_for() {
+    let mut world = World::new();
+    let held = world.held_by(0x10, "timer", "start;Rules::log;libc.so.6!write");
+    world.waits("http-1", 300, held.clone());
+    let Holder::Thread { thread, name, stack } = held.holder else { panic!("a thread") };
+    let mut snapshot = world.snapshot();
+    let syscall = Some(Syscall { number: 1, args: [4, 0, 0, 0, 0, 0] });
+    let state = RawState::Known(State::Io);
+    let mut now = ThreadNow {
+        thread,
+        name,
+        stack,
+        state,
+        since: 10,
+        syscall,
+        blocker: BlockerId::NONE,
+        run_ns: 0,
+        recovered: false,
+    };
+    let processes = vec![PeerProcess { name: "logger".into(), pid: 77 }];
+    let peer = Some(Peer { processes, ..Peer::default() });
+    let waits_for = WaitsFor { what: "write", fd: Some(4), object: "pipe".into(), peer };
+    let answer = |_: &Asked| Some(waits_for.clone());
+    let mut says = |now: ThreadNow| {
+        snapshot.threads = [now].into();
+        let projection = world.project_with(&mut Projector::default(), &snapshot, &mine());
+        findings(&snapshot, &projection, 10_000_000, &answer, Wording::WHOLE)[0].sentence()
+    };
+    let sentence = says(now);
+    let end = "held by timer in start > Rules::log > write pipe -> logger[77]";
+    assert!(sentence.ends_with(end), "{sentence}");
+    // It has left the place in which it had the lock.
+    now.stack = StackId(1);
+    let sentence = says(now);
+    assert!(sentence.ends_with("held by timer in start > Rules::log > write"), "{sentence}");
+}
 
 #[test]
 fn waits_are_summed_by_lock_with_their_holders() {

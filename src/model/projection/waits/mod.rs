@@ -182,7 +182,7 @@ pub fn describe(asked: &Asked, facts: &Facts) -> Option<WaitsFor> {
         }
         Object::Connect { fd, .. } => {
             let object = facts.peer.as_ref().map_or_else(|| file(fd), |peer| format!("-> {peer}"));
-            of(fd, object)
+            WaitsFor { peer: facts.other_end.clone(), ..of(fd, object) }
         }
         Object::Poll { count, .. } => one_of_many(what, facts, count as usize),
         Object::Select { .. } => match facts.watched {
