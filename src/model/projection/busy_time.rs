@@ -24,6 +24,8 @@ pub struct MemoryTime {
 pub(super) struct BusyTime {
     pub total: Totals,
     pub memory: MemoryTime,
+    /// Of stacks that moved while they were read.
+    pub torn_ns: u64,
     /// By number of an exit: index in `sums`, or [`NONE`].
     sum_of_exit: Vec<u32>,
     pub sums: Vec<Sum>,
@@ -56,6 +58,9 @@ impl BusyTime {
         self.total.wall_ns += ns;
         self.total.cpu_ns += weights.cpu_ns;
         self.total.states_ns[state as usize] += ns;
+        if path.is_torn {
+            self.torn_ns += ns;
+        }
         if path.faults {
             self.memory.page_faults_ns += ns;
         }

@@ -18,7 +18,7 @@ use super::thread_base::{Base, BaseMark};
 use super::wait_call::{Call, WaitCall};
 use crate::model::facts::tables::{FrameKind, Location, StackId, Tables};
 use crate::model::projection::settings::{Grouping, Settings};
-use crate::model::vocabulary::frame::ThreadKind;
+use crate::model::vocabulary::frame::{Marker, ThreadKind};
 use crate::model::vocabulary::role::{Origin, Role};
 use crate::model::vocabulary::state::{FutexKind, RawState, State};
 
@@ -87,6 +87,8 @@ pub(super) struct Path {
     pub faults: bool,
     /// Stopped at a safepoint of a virtual machine.
     pub is_stopped: bool,
+    /// The thread moved while its stack was read.
+    pub is_torn: bool,
 }
 
 impl Path {
@@ -134,6 +136,10 @@ struct Known {
     library: Option<u32>,
 }
 
+fn is_torn(location: &Location) -> bool {
+    location.kind == FrameKind::Marker && *location.function == *Marker::Torn.text(None)
+}
+
 impl Verdicts {
     /// Drops all results, after a change of settings.
     pub(super) fn forget(&mut self) {
@@ -179,6 +185,7 @@ impl Verdicts {
                 path.allocates |= self.allocates[*location as usize];
                 path.allocates &= verdict.role != Role::App;
                 path.faults |= verdict.enters_kernel == Some(KernelEntry::PageFault);
+                path.is_torn |= verdict.role == Role::Marker && is_torn(rows.location(*location));
                 path.is_stopped |= verdict.stops == StopRole::ReplacesStop;
                 if verdict.groups && path.group.is_none() {
                     path.group = Some(*location);

@@ -12,8 +12,10 @@ const UNNAMED: f64 = 0.02;
 /// From this share on, lost or broken samples matter more than what the others say, percent.
 const GRAVE: f64 = 20.0;
 
-/// Returns why figures may be wrong, and whether that matters more than what they say.
-pub(super) fn harm(health: &Health) -> Option<(String, bool)> {
+/// Returns why figures may be wrong, and whether that matters more than what they say. `torn`: the
+/// share of the busy time in torn stacks, 0..=1. Where threads wait for microseconds many are torn,
+/// and have no time.
+pub(super) fn harm(health: &Health, torn: f64) -> Option<(String, bool)> {
     let losses = &health.losses;
     let percent = |part: u64, whole: u64| match whole {
         0 => 0.0,
@@ -22,8 +24,8 @@ pub(super) fn harm(health: &Health) -> Option<(String, bool)> {
     let all = losses.samples + losses.dropped;
     let lost = percent(losses.dropped, all);
     let failed = percent(losses.unwind_failed, losses.samples);
-    let (truncated, torn) =
-        (percent(losses.truncated, losses.samples), percent(losses.torn, losses.samples));
+    let truncated = percent(losses.truncated, losses.samples);
+    let torn = torn * 100.0;
     if lost > 1.0 {
         Some((format!("{lost:.0} % of the samples are lost"), lost > GRAVE))
     } else if truncated > 5.0 {
@@ -31,7 +33,7 @@ pub(super) fn harm(health: &Health) -> Option<(String, bool)> {
     } else if failed > 5.0 {
         Some((format!("{failed:.0} % of the stacks end early"), failed > GRAVE))
     } else if torn > 5.0 {
-        Some((format!("{torn:.0} % of the stacks are torn"), torn > GRAVE))
+        Some((format!("{torn:.0} % of the time has torn stacks"), torn > GRAVE))
     } else if losses.stops > 0 {
         let text = format!("threads are stopped for each sample: {} stops so far", losses.stops);
         Some((text, true))

@@ -320,6 +320,17 @@ fn page_faults_are_told_from_a_fifth_of_the_busy_time_on() {
 }
 
 #[test]
+fn torn_stacks_do_harm_where_they_have_time() {
+    for (torn, said) in [(6, true), (5, false)] {
+        let mut world = World::new();
+        world.fact("w", "main;[torn]", State::Io, torn * MS);
+        world.fact("w", "main;fill", State::Io, (100 - torn) * MS);
+        let expected = "6 % of the time has torn stacks";
+        assert_eq!(says(&mut world).iter().any(|text| text == expected), said, "{torn}");
+    }
+}
+
+#[test]
 fn a_quota_that_stops_the_process_is_told() {
     for (throttled_percent, said) in [(10.0, true), (9.9, false)] {
         let mut world = World::new();

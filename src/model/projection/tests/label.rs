@@ -245,9 +245,8 @@ fn harm_to_the_measurement_goes_first() {
         ),
         (|h| (h.losses.samples, h.losses.truncated) = (100, 6), "6 % of the stacks are truncated"),
         (|h| (h.losses.samples, h.losses.unwind_failed) = (100, 7), "7 % of the stacks end early"),
-        (|h| (h.losses.samples, h.losses.torn) = (100, 8), "8 % of the stacks are torn"),
         (|h| h.losses.stops = 3, "threads are stopped for each sample: 3 stops so far"),
-    ] as [(fn(&mut Health), &str); 5]
+    ] as [(fn(&mut Health), &str); 4]
     {
         let mut moment = Moment::new();
         harm(&mut moment.health);
