@@ -8,6 +8,7 @@ use crate::model::facts::snapshot::{Snapshot, ThreadNow};
 use crate::model::facts::tables::Holder;
 use crate::model::projection::waits::Asked;
 use crate::model::projection::{HolderNow, WaitChain, noun};
+use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::frame::Ns;
 use crate::model::vocabulary::qualified::simple_class;
 use crate::model::vocabulary::state::State;
@@ -38,8 +39,12 @@ pub struct Link {
 fn longest<'a>(view: &'a View, snapshot: &'a Snapshot) -> Option<(&'a ThreadNow, WaitChain<'a>)> {
     let mut inside = inside(view, snapshot);
     inside.sort_by_key(|thread| (thread.since, thread.thread));
-    let chain =
-        |thread: &'a ThreadNow| Some((thread, view.projection.wait_chain(snapshot, thread)?));
+    let chain = |thread: &'a ThreadNow| {
+        let chain = view.projection.wait_chain(snapshot, thread)?;
+        // Of a file lock and of a child the call says more.
+        let has_threads = !chain.holders.is_empty() || chain.blocker.kind == BlockerKind::RwLock;
+        has_threads.then_some((thread, chain))
+    };
     inside.into_iter().find_map(chain)
 }
 

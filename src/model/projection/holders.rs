@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::Projection;
 use super::filter::Verdicts;
-use super::locks::{Place, Places};
+use super::locks::{LockKey, Place, Places};
 use super::rows::Rows;
 use crate::model::facts::snapshot::{Snapshot, ThreadNow};
 use crate::model::facts::tables::{Blocker, BlockerId, Holder, Location, Tables};
@@ -101,6 +101,7 @@ impl Projection {
         let blocker = known_holder(&snapshot.tables, waiting.blocker)?;
         let mut chain = WaitChain { blocker, holders: Vec::new(), end: None, is_circle: false };
         let mut at = blocker;
+        let mut released = 0;
         loop {
             let Holder::Thread { thread, .. } = at.holder else {
                 chain.end = Some(at);
@@ -112,10 +113,20 @@ impl Projection {
                 break;
             }
             let Some(holder) = self.holders.get(&thread) else { break };
-            chain.holders.push(holder);
             match known_holder(&snapshot.tables, holder.blocker) {
-                Some(next) if chain.holders.len() < MAX_LINKS => at = next,
-                _ => break,
+                // It has given the lock to another one since, and waits for it again.
+                Some(next) if LockKey::of(next) == LockKey::of(at) && released < MAX_LINKS => {
+                    released += 1;
+                    at = next;
+                }
+                Some(next) if chain.holders.len() + 1 < MAX_LINKS => {
+                    chain.holders.push(holder);
+                    at = next;
+                }
+                _ => {
+                    chain.holders.push(holder);
+                    break;
+                }
             }
         }
         Some(chain)

@@ -440,13 +440,14 @@ fn says(world: &mut World) -> Option<Finding> {
 #[test]
 fn a_chain_of_waits_ends_where_nobody_is_known_or_where_it_began() {
     // Who waits for whom; the chain from the first.
-    let chain = |waits: &[(&str, &str)], last: Option<Holder>| {
+    let of_locks = |waits: &[(&str, &str)], objects: &[u64], last: Option<Holder>| {
         let mut world = World::new();
-        for ((waiting, holder), object) in waits.iter().zip(16..) {
+        for ((waiting, holder), object) in waits.iter().zip(objects.iter().copied()) {
             let held = world.held_by(object, holder, HELD);
             world.waits(waiting, 300, held.clone());
             if let Some(holder) = last {
-                world.waits(waits.last().expect("some").1, 300, Blocker { holder, ..held });
+                let last = Blocker { object: 99, holder, ..held };
+                world.waits(waits.last().expect("some").1, 300, last);
             }
         }
         let mut snapshot = world.snapshot();
@@ -470,7 +471,12 @@ fn a_chain_of_waits_ends_where_nobody_is_known_or_where_it_began() {
             chain.holders.iter().map(|holder| holder.name.to_string()).collect();
         (names.join(" "), chain.end.map(|end| end.holder), chain.is_circle)
     };
+    let chain = |waits: &[(&str, &str)], last| of_locks(waits, &[16, 17, 18], last);
     assert_eq!(chain(&[("a", "b"), ("b", "c")], None), ("b c".into(), None, false));
+    // The second had the lock when the first was observed, and waits for it again.
+    assert_eq!(of_locks(&[("a", "b"), ("b", "c")], &[16, 16], None), ("c".into(), None, false));
+    let in_turn = of_locks(&[("a", "b"), ("b", "a")], &[16, 16], None);
+    assert_eq!(in_turn, ("".into(), None, true));
     assert_eq!(chain(&[("a", "b"), ("b", "a")], None), ("b".into(), None, true));
     assert_eq!(chain(&[("a", "b"), ("b", "c"), ("c", "b")], None), ("b c".into(), None, true));
     let readers = Holder::Readers(3);
