@@ -3,8 +3,6 @@
 use super::{About, Evidence, Finding, Kind};
 use crate::model::facts::snapshot::{Health, Snapshot};
 use crate::model::projection::Projection;
-use crate::model::projection::fact_reader::AT_REST;
-use crate::model::projection::settings::Metric;
 use crate::model::vocabulary::frame::Ns;
 
 /// Names that are still read matter while stacks with this share of the time lack some.
@@ -68,10 +66,11 @@ pub(super) fn idle(projection: &Projection) -> Option<Finding> {
     (idle > 0).then_some(finding)
 }
 
-/// Says that the rows are of a program at rest: their shares are large, their times are not.
+/// Says that nothing stands out, and how much the program does: the shares of a program at rest are
+/// large, its times are not.
 pub(super) fn quiet(snapshot: &Snapshot, projection: &Projection) -> Option<Finding> {
     let (total, elapsed) = (&projection.total, projection.elapsed());
-    if total.is_empty() || total.threads(Metric::Wall, elapsed) >= AT_REST {
+    if total.is_empty() {
         return None;
     }
     let cores = (snapshot.session.cores_milli as f64 / 100.0).round() / 10.0;

@@ -220,8 +220,8 @@ pub fn findings(
     if found.is_empty() {
         let last = (evidence.longest_wait())
             .or_else(|| measurement::coarse(&snapshot.health, interval).map(Finding::harm))
-            .or_else(|| measurement::quiet(snapshot, projection))
-            .or_else(|| naming.then(|| Finding::new(Kind::Measurement, "naming ...".into())));
+            .or_else(|| naming.then(|| Finding::new(Kind::Measurement, "naming ...".into())))
+            .or_else(|| measurement::quiet(snapshot, projection));
         found.extend(last);
     }
     found.truncate(MAX);

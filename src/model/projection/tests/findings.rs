@@ -30,7 +30,8 @@ fn found_in(world: &mut World, snapshot: &Snapshot) -> Vec<Finding> {
 }
 
 fn says(world: &mut World) -> Vec<String> {
-    found(world).iter().map(Finding::sentence).collect()
+    let found = found(world);
+    found.iter().filter(|found| found.kind != Kind::Nothing).map(Finding::sentence).collect()
 }
 
 /// Adds a wait of one thread: its whole time is one unbroken wait.
