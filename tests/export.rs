@@ -181,6 +181,29 @@ fn snapshot(mut recorder: Recorder, till: Ns) -> Snapshot {
     }
 }
 
+/// Waits that began together, in one function with two callers, have the thread of each.
+#[test]
+fn equal_waits_have_their_own_threads() {
+    let mut recorder = Recorder::new(START, Limits::default());
+    let base = "_start main shop::serve";
+    for (tid, callers) in [(1, "shop::Cart<Item>::checkout pg::query"), (2, "pg::query")] {
+        let stack = frames(&format!("{base} {callers} recv"));
+        let name = format!("worker-{tid}");
+        recorder.apply(&observe(START, tid, &name, Seen::Blocked(RECVFROM), MS, 10, stack));
+    }
+    for n in 0..=200 {
+        recorder.apply(&Event::Tick(Tick::new(START + n * 10 * MS, PID)));
+    }
+    let snapshot = snapshot(recorder, START + 2 * SECOND);
+    let mut bytes = Vec::new();
+    let settings = Settings { level: Level::All, ..whole() };
+    formats::write(Format::Text, &snapshot, &settings, &mut bytes).expect("memory takes it");
+    let text = String::from_utf8(bytes).expect("UTF-8");
+    let rows = waits(&text).join("\n");
+    let (one, two) = (rows.matches("worker-1").count(), rows.matches("worker-2").count());
+    assert!(one > 0 && one == two, "{rows}");
+}
+
 fn whole() -> Settings {
     Settings { range: Range::Cumulative { since: None }, ..Settings::default() }
 }

@@ -242,7 +242,7 @@ fn waits(snapshot: &Snapshot) -> BTreeMap<Vec<String>, i64> {
     snapshot.history.read(whole().range, snapshot.at, &mut |key, weights| {
         let labels = match tables.blocker(key.blocker) {
             None => vec!["-".to_owned(); 3],
-            Some(Blocker { kind, class, object, holder, .. }) => vec![
+            Some(Blocker { kind, class, object, holder, pid: of }) => vec![
                 match class {
                     Some(class) if *kind == BlockerKind::Parked => class.to_string(),
                     Some(class) => format!("{} of {class}", kind.word()),
@@ -255,7 +255,10 @@ fn waits(snapshot: &Snapshot) -> BTreeMap<Vec<String>, i64> {
                 },
                 match holder {
                     Holder::Thread { name, .. } => tables.name(*name).to_string(),
+                    Holder::Foreign { pid, tid } if pid == of => format!("thread {tid}"),
+                    Holder::Foreign { pid, tid } if pid == tid => format!("process {pid}"),
                     Holder::Foreign { pid, tid } => format!("thread {tid} of process {pid}"),
+                    Holder::Readers(1) => "one reader".into(),
                     Holder::Readers(count) => format!("{count} readers"),
                     Holder::Unmounted => "a virtual thread that does not run".into(),
                     Holder::Unknown | Holder::Free => "-".into(),

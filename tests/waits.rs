@@ -187,6 +187,15 @@ fn a_recording_names_peers_and_children() {
     let child = of("wait4 child *, in pause").unwrap_or_else(|| panic!("a child: {waits:?}"));
     assert!(child["peers"][0]["pid"].as_u64() > Some(0), "{child}");
     assert!(child["functions"].to_string().contains("run"), "{child}");
+    // Who holds a file lock is part of the facts.
+    let locks = report["locks"].as_array().expect("locks").iter();
+    let mut file_locks = locks.filter(|lock| lock["kind"] == "file lock");
+    let is_ours =
+        |held: &Value| held["pid"] == target.pid() && held["waited_ms"].as_f64() > Some(900.0);
+    assert!(
+        file_locks.any(|lock| lock["held_by"].as_array().expect("a list").iter().any(is_ours)),
+        "{report}"
+    );
     // A run that is too short for the first look is looked at when it ends.
     let short = record("text", &["-d", "100ms"]);
     assert!(short.contains("wait4 child "), "{short}");

@@ -5,9 +5,8 @@ use super::explain::{inside, waits_for};
 use super::short_names;
 use super::view::View;
 use crate::model::facts::snapshot::{Snapshot, ThreadNow};
-use crate::model::facts::tables::Holder;
 use crate::model::projection::waits::Asked;
-use crate::model::projection::{HolderNow, WaitChain, noun};
+use crate::model::projection::{HolderNow, WaitChain, holder_words, noun};
 use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::frame::Ns;
 use crate::model::vocabulary::qualified::simple_class;
@@ -67,17 +66,8 @@ pub fn chain(view: &View) -> Option<Chain> {
         let is_last = nth + 1 == chain.holders.len() && chain.end.is_none() && !chain.is_circle;
         links.push(link(view, snapshot, holder, is_last));
     }
-    match chain.end.map(|end| end.holder) {
-        Some(Holder::Foreign { pid, tid }) if pid == thread.thread.pid => {
-            links.push(others(format!("thread {tid}")));
-        }
-        Some(Holder::Foreign { pid, .. }) => links.push(others(format!("process {pid}"))),
-        Some(Holder::Readers(1)) => links.push(others("a reader".into())),
-        Some(Holder::Readers(readers)) => links.push(others(format!("{readers} readers"))),
-        Some(Holder::Unmounted) => {
-            links.push(others("a virtual thread that does not run".into()));
-        }
-        Some(Holder::Thread { .. } | Holder::Unknown | Holder::Free) | None => {}
+    if let Some(end) = chain.end {
+        links.push(others(holder_words(end.holder, "", thread.thread.pid)));
     }
     if chain.is_circle {
         links.push(others("one of these".into()));

@@ -44,6 +44,7 @@ use crate::capture::{Control, Plan, Status, Walkers};
 use crate::clock::{cpu_of_process, monotonic};
 use crate::model::vocabulary::event::{Event, Losses, Tick};
 use crate::model::vocabulary::frame::{Ns, SECOND, ThreadKey};
+use crate::process::blockers::LockTable;
 use crate::process::target::{AttachError, Target};
 use crate::process::threads::{Descriptors, raise_descriptor_limit};
 
@@ -104,6 +105,8 @@ pub struct Core {
     events: Vec<Event>,
     /// Time for reading what threads wait for.
     allowance: Allowance,
+    /// Who holds file locks; started when a thread waits long for one.
+    lock_table: Option<LockTable>,
     /// The deadlocks that were reported last.
     deadlocks: Vec<Vec<ThreadKey>>,
 }
@@ -188,6 +191,7 @@ impl Core {
             rings_hung: false,
             events,
             allowance: Allowance::default(),
+            lock_table: None,
             deadlocks: Vec::new(),
         };
         core.backend_opened(first)?;

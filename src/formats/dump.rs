@@ -12,6 +12,7 @@ use super::text::{Page, WIDTH, head, place};
 use super::{dates, json};
 use crate::model::facts::snapshot::{Deadlock, Session, Target};
 use crate::model::facts::tables::{Blocker, BlockerId, Holder, Location, Tables};
+use crate::model::projection::held_by;
 use crate::model::projection::waits::WaitsFor;
 use crate::model::vocabulary::frame::{Ns, ThreadKey, ThreadKind};
 use crate::model::vocabulary::role::Role;
@@ -223,16 +224,11 @@ fn write_frames(frames: &[(Location, Role)], page: &mut Page<'_>) -> io::Result<
 /// is too long, the holder has a line of its own.
 fn waiting_for(blocker: &Blocker, tables: &Tables, width: usize) -> Vec<String> {
     let name = blocker.kind.name_of(blocker.class.as_deref(), blocker.object);
-    let held = match blocker.holder {
-        Holder::Unknown => String::new(),
-        Holder::Free => blocker.kind.free_word().into(),
-        Holder::Thread { thread, name, .. } => {
-            format!("held by {} ({})", tables.name(name), thread.tid)
-        }
-        Holder::Foreign { pid, tid } => format!("held by thread {tid} of process {pid}"),
-        Holder::Readers(count) => format!("held by {count} readers"),
-        Holder::Unmounted => "held by a virtual thread that does not run".into(),
+    let thread = match blocker.holder {
+        Holder::Thread { thread, name, .. } => format!("{} ({})", tables.name(name), thread.tid),
+        _ => String::new(),
     };
+    let held = held_by(blocker.kind, blocker.holder, &thread, blocker.pid).unwrap_or_default();
     let what = format!("waiting for {name}");
     match (held.is_empty(), ascii(&format!("{what}, {held}"))) {
         (true, _) => vec![fit(&what, width)],

@@ -9,7 +9,7 @@ use super::waiting::Waiting;
 use crate::model::facts::observed_waits::{self, ObservedWait};
 use crate::model::facts::snapshot::{Snapshot, ThreadNow};
 use crate::model::facts::tables::StackId;
-use crate::model::projection::waits::{Answer, Asked, Object, read_call};
+use crate::model::projection::waits::{Answer, Asked, Lock, Object, read_call};
 use crate::model::vocabulary::frame::{Ns, ThreadKey};
 
 /// Time from the start to the first look-up: by then the threads are known.
@@ -143,7 +143,9 @@ fn has_arguments(asked: &Asked) -> bool {
             | Object::Select { .. }
             | Object::Path(_)
             | Object::Child(_) => true,
-            Object::Nothing | Object::Epoll(_) | Object::Sleep(_) | Object::Futex { .. } => false,
+            // Of a lock that does not say who has it, the address is known.
+            Object::Futex { .. } => asked.lock == Lock::Other,
+            Object::Nothing | Object::Epoll(_) | Object::Sleep(_) => false,
         },
         None => false,
     }

@@ -13,7 +13,7 @@ use crate::clock::thread_cpu;
 use crate::model::vocabulary::blocker::{BlockerKind, RawBlocker, RawHolder};
 use crate::model::vocabulary::event::{Event, Observation, Seen, Syscall};
 use crate::model::vocabulary::frame::{Ns, SECOND};
-use crate::process::blockers::{BlockedThread, native_blocker};
+use crate::process::blockers::{BlockedThread, LockTable, native_blocker};
 use crate::process::memory::Memory;
 use crate::process::pid_namespaces::ids_inside;
 use crate::unwinder::Unwinder;
@@ -87,7 +87,6 @@ impl Blockers {
                     memory: &self.memory,
                     thread_id: &thread_id,
                 };
-                // The holder of a file lock takes long to find; see `process::waits`.
                 native_blocker(&thread, call)?
             }
         };
@@ -234,6 +233,7 @@ impl Core {
     fn read_and_record(&mut self, index: usize, wait: Wait, now: Ns) -> Option<RawBlocker> {
         let tid = wait.thread.tid;
         let found = self.read_blocker(index, tid, &wait.call, now);
+        let found = found.map(|found| self.with_file_lock_holder(found, &wait));
         let process = &mut self.processes[index];
         let (blockers, scan) = (&mut process.blockers, &mut process.scan);
         let Some(blocker) = found else {
@@ -247,6 +247,19 @@ impl Core {
                 if pid == blockers.pid && !scan.still_waits(tid));
         blockers.schedule.found(wait, blocker, moved, now);
         Some(blocker)
+    }
+
+    /// Adds who holds a file lock. That is read for waits that last, and by another thread.
+    fn with_file_lock_holder(&mut self, found: RawBlocker, wait: &Wait) -> RawBlocker {
+        if found.kind != BlockerKind::FileLock || wait.blocker.is_none() {
+            return found;
+        }
+        if self.lock_table.is_none() {
+            self.lock_table = LockTable::start().ok();
+        }
+        let Some(table) = &self.lock_table else { return found };
+        let holder = table.holder(wait.thread.pid, &wait.call, found.object, wait.begun);
+        RawBlocker { holder, ..found }
     }
 
     /// Reads at once what a thread waits for, of which that was read before.

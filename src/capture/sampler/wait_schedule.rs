@@ -22,6 +22,8 @@ const KNOWN_MAX: usize = 1 << 12;
 pub struct Wait {
     pub thread: ThreadKey,
     pub call: Syscall,
+    /// When the thread was observed in this wait.
+    pub begun: Ns,
     /// What was read last.
     pub blocker: Option<RawBlocker>,
     /// When it is read again, and the pause after the last read.
@@ -41,6 +43,7 @@ impl Wait {
         Wait {
             thread,
             call,
+            begun: now,
             blocker: None,
             next: now,
             pause: AGAIN / 2,

@@ -193,14 +193,14 @@ fn only_the_threads_of_a_deadlock_are_written() {
     assert!(text.starts_with(first), "{text}");
     let (_, cycle) = text.split_once(&format!("\n{CYCLE}\n\n")).expect("a cycle");
     let expected = "     43 worker-1         lock     cpu 12.346 ms
-         waiting for mutex 0x10, held by thread 44 of process 42
+         waiting for mutex 0x10, held by thread 44
         #0   __lll_lock_wait  main.c:7  [app]
       > #1   audit  main.c:7  [app]
         #2   run  main.c:7  [app]
 
      44 worker-2         lock     cpu 12.346 ms  mutex held by worker-3
          frame pointer found by search
-         waiting for mutex 0x10, held by thread 43 of process 42
+         waiting for mutex 0x10, held by thread 43
         #0   __lll_lock_wait  main.c:7  [app]
       > #1   audit  main.c:7  [app]
         #2   run  main.c:7  [app]

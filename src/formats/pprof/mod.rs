@@ -23,7 +23,7 @@ use super::{FRAMELESS, base, dates, text};
 use crate::model::facts::snapshot::{Snapshot, Target};
 use crate::model::facts::tables::{Blocker, FrameKind, Holder, Location, Tables as Names};
 use crate::model::projection::settings::{Level, Metric, Settings};
-use crate::model::projection::{self, Frame, Sample, Samples};
+use crate::model::projection::{self, Frame, Sample, Samples, holder_words};
 use crate::model::vocabulary::frame::ThreadKind;
 use crate::model::vocabulary::role::Role;
 use proto::{Function, Label, Line, Mapping, Profile, ValueType};
@@ -251,13 +251,12 @@ fn labels(sample: &Sample, role: Option<Role>, names: &Names, tables: &mut Table
 
 fn of_blocker(blocker: &Blocker, names: &Names, tables: &mut Tables) -> Vec<Label> {
     let Blocker { kind, class, object, .. } = blocker;
-    let held_by = match blocker.holder {
-        Holder::Thread { name, .. } => Some(names.name(name).to_string()),
-        Holder::Foreign { pid, tid } => Some(format!("thread {tid} of process {pid}")),
-        Holder::Readers(count) => Some(format!("{count} readers")),
-        Holder::Unmounted => Some("a virtual thread that does not run".into()),
-        Holder::Unknown | Holder::Free => None,
+    let name = match blocker.holder {
+        Holder::Thread { name, .. } => names.name(name),
+        _ => "",
     };
+    let held_by = holder_words(blocker.holder, name, blocker.pid);
+    let held_by = Some(held_by).filter(|words| !words.is_empty());
     let address = kind.number_of(*object);
     [
         Some((BLOCKER, kind.name_of(class.as_deref(), 0))),

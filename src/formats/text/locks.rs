@@ -2,10 +2,10 @@
 
 use std::io;
 
+use super::tables::at_least;
 use super::{Page, Report, WIDTH, seconds};
 use crate::formats::ascii::{ascii, fit, wrap};
-use crate::model::facts::tables::Holder;
-use crate::model::projection::{HeldBy, Place, Stuck};
+use crate::model::projection::{CommonWait, HeldBy, Lock, Place, Stuck, held_by};
 use crate::model::vocabulary::blocker::BlockerKind;
 
 /// Maximum locks, and maximum holders of each.
@@ -39,18 +39,18 @@ fn stuck_line(report: &Report<'_>, stuck: &Stuck) -> String {
 
 /// Writes what threads waited for, with those who held it meanwhile.
 pub fn locks(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
-    let locks = &report.projection.locks;
-    if locks.is_empty() {
+    // Another thread's end or result is no lock.
+    let is_lock = |lock: &&Lock| !matches!(lock.kind, BlockerKind::ThreadEnd | BlockerKind::Future);
+    let locks: Vec<&Lock> = report.projection.locks.iter().filter(is_lock).collect();
+    let without_owner: Vec<&CommonWait> = report.projection.waits_for_locks_without_owner();
+    if locks.is_empty() && without_owner.is_empty() {
         return Ok(());
     }
     page.title("LOCKS    SECONDS WAITED  THREADS  LONGEST  WHAT, and who held it meanwhile")?;
     for lock in locks.iter().take(LOCKS) {
-        let mut line = format!(
-            "{:>23.3}  {:>7}  {:>7.3}  ",
-            seconds(lock.waited_ns),
-            lock.threads,
-            seconds(lock.longest_ns)
-        );
+        let longest = at_least(report, lock.longest_ns, lock.longest_from);
+        let mut line =
+            format!("{:>23.3}  {:>7}  {longest:>7}  ", seconds(lock.waited_ns), lock.threads);
         let what = lock.kind.name_of(lock.class.as_deref(), lock.object);
         line.push_str(&fit(&what, WIDTH - line.len()));
         page.line(&line)?;
@@ -59,14 +59,39 @@ pub fn locks(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         }
         for held in lock.holders.iter().take(HOLDERS) {
             let line = format!("{:>23.3}", seconds(held.waited_ns));
-            page.line(&format!("{line:INDENT$}{}", held_by(lock.kind, held)))?;
+            page.line(&format!("{line:INDENT$}{}", holder_line(lock, held)))?;
             place_lines(page, INDENT, "in", &held.place)?;
         }
     }
     match locks.len().saturating_sub(LOCKS) {
-        0 => Ok(()),
-        more => page.line(&format!("  and {more} more")),
+        0 => {}
+        more => page.line(&format!("  and {more} more"))?,
     }
+    without_owner.into_iter().try_for_each(|wait| lock_without_owner(report, wait, page))
+}
+
+/// Writes waits for a lock that does not say who has it.
+fn lock_without_owner(
+    report: &Report<'_>,
+    wait: &CommonWait,
+    page: &mut Page<'_>,
+) -> io::Result<()> {
+    let longest = at_least(report, wait.longest_ns, wait.longest_from);
+    let mut line =
+        format!("{:>23.3}  {:>7}  {longest:>7}  ", seconds(wait.waited_ns), wait.threads);
+    let object = wait.observed_object();
+    let holder = match &object {
+        Some(object) if object.waits_for.what == "lock" => {
+            "holder not known: the lock does not keep it"
+        }
+        _ => "holder not known",
+    };
+    let what = object.map_or_else(|| "a lock".to_owned(), |lock| lock.text());
+    line.push_str(&fit(&what, WIDTH - line.len()));
+    page.line(&line)?;
+    place_lines(page, INDENT, "waits in", &wait.place)?;
+    let line = format!("{:>23.3}", seconds(wait.waited_ns));
+    page.line(&format!("{line:INDENT$}{holder}"))
 }
 
 /// Writes the functions of a place, outermost first, after a word.
@@ -86,16 +111,9 @@ pub fn place_lines(
     Ok(())
 }
 
-fn held_by(kind: BlockerKind, held: &HeldBy) -> String {
-    match held.holder {
-        Holder::Unknown => "holder unknown".into(),
-        Holder::Free => kind.free_word().into(),
-        Holder::Thread { .. } => fit(&format!("held by {}", ascii(&held.name)), WIDTH - INDENT),
-        Holder::Foreign { pid, tid } => format!("held by thread {tid} of process {pid}"),
-        Holder::Readers(1) => "held by one reader".into(),
-        Holder::Readers(count) => format!("held by {count} readers"),
-        Holder::Unmounted => "held by a virtual thread that does not run".into(),
-    }
+fn holder_line(lock: &Lock, held: &HeldBy) -> String {
+    let words = held_by(lock.kind, held.holder, &held.name, lock.pid);
+    fit(&words.unwrap_or_else(|| "holder unknown".into()), WIDTH - INDENT)
 }
 
 /// Returns the functions, outermost first: as many of the innermost as fit, one at least.

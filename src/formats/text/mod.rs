@@ -147,6 +147,7 @@ fn legend(page: &mut Page<'_>) -> io::Result<()> {
         "STATE   where most of that time went:  run   on a core             rdy   wants a core",
         "        lock  a mutex or rwlock        wait  a condition or queue  io    read, recv, connect, fsync",
         "        poll  epoll, select, accept    sleep                       disk  uninterruptible",
+        ">N      longer than N seconds: the wait began before the first observation",
         "F -> G  F, which calls G for most of its time (in the table by self: of its self time)",
         "-> G    G, which is not your code and is called by the line above",
         "> F     F, called by the line above and by nothing else that is shown",

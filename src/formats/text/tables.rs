@@ -10,6 +10,7 @@ use crate::formats::dates;
 use crate::model::facts::history::FactKey;
 use crate::model::projection::settings::Metric;
 use crate::model::projection::{Group, Label, Method, Node, is_of, label};
+use crate::model::vocabulary::frame::Ns;
 use crate::model::vocabulary::state::State;
 
 /// Maximum rows of the table of functions.
@@ -98,8 +99,8 @@ pub fn waits(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
             None => own.main_state(Metric::Wall).map(|(state, _)| state),
         };
         let mut line = format!(
-            "{:>9.3}  {}  {:<7}  {:<15}  ",
-            seconds(own.longest_ns),
+            "{:>9}  {}  {:<7}  {:<15}  ",
+            at_least(report, own.longest_ns, own.longest_from),
             dates::utc(dates::unix_ns(session, own.longest_from)),
             state.map_or("", State::word),
             fit(thread.map_or(&group.name, |fact| tables.name(fact.name)), 15),
@@ -122,6 +123,12 @@ pub fn waits(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     }
 }
 
+/// Formats a wait; one that began before the session is longer than was seen.
+pub fn at_least(report: &Report<'_>, ns: u64, from: Ns) -> String {
+    let longer = if report.snapshot.may_have_begun_before(from) { ">" } else { "" };
+    format!("{longer}{:.3}", seconds(ns))
+}
+
 struct Wait<'a> {
     group: &'a Group,
     nth: u32,
@@ -133,7 +140,7 @@ struct Wait<'a> {
 /// Finds the fact behind each wait: the same duration and start, a thread of the group, in that
 /// row. If several threads match, one stands for all, independent of the order of facts.
 fn name_threads(report: &Report<'_>, waits: &mut [Wait<'_>]) {
-    let Report { snapshot, settings, .. } = report;
+    let Report { snapshot, settings, projection, .. } = report;
     let tables = &snapshot.tables;
     snapshot.history.read(settings.range, snapshot.at, &mut |key, weights| {
         let span = (weights.longest_ns, weights.longest_from);
@@ -144,6 +151,8 @@ fn name_threads(report: &Report<'_>, waits: &mut [Wait<'_>]) {
             let in_row = || {
                 let mut frames = tables.frames_innermost_first(key.stack);
                 frames.any(|frame| tables.named(frame).locations.iter().any(|l| is_of(row, l, by)))
+                    // Waits that began together may be equally long.
+                    && projection.was_at(key.thread, wait.nth)
             };
             if wait.thread.is_none_or(|found| *key < found)
                 && wait.group.threads.iter().any(|t| t.thread == key.thread)

@@ -1,7 +1,10 @@
 use super::*;
 use crate::formats::fixture::{self, Stack, ran, service, stack, waited};
 use crate::model::projection::settings::{Filter, Level, Metric};
+use crate::model::projection::{CommonWait, Lock};
+use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::state::State;
+use crate::model::vocabulary::waits_for::WaitsFor;
 use proptest::prelude::*;
 
 fn rendered(stacks: &[Stack], settings: &Settings) -> String {
@@ -69,6 +72,45 @@ fn waits_that_were_looked_up_have_a_part() {
     ];
     assert_eq!(part[..2], lines);
     assert_eq!((part.len(), part[20]), (21, "  and 1 more"));
+}
+
+#[test]
+fn locks_that_keep_no_owner_are_listed_and_joins_are_not() {
+    let mut projection = fixture::projection(&service());
+    projection.locks = vec![Lock { kind: BlockerKind::ThreadEnd, ..Lock::monitor_of_orders() }];
+    let locks = |projection: &Projection| {
+        let text = on_paper(&fixture::snapshot(), projection, &Settings::default());
+        part(&text, "LOCKS").iter().map(|line| line.trim().to_owned()).collect::<Vec<_>>()
+    };
+    assert!(locks(&projection).is_empty(), "another thread's end is no lock");
+    let lock = WaitsFor { what: "lock", object: "0x10".into(), ..WaitsFor::default() };
+    projection.busy.waits = vec![CommonWait {
+        place: vec![fixture::location("touch").into()],
+        by: None,
+        state: State::Lock,
+        waited_ns: 48 * fixture::MS * 1000,
+        locked_ns: 0,
+        longest_ns: 1500 * fixture::MS,
+        longest_from: fixture::START,
+        threads: 12,
+        group: None,
+        name: "worker-1".into(),
+        now: Vec::new(),
+        observed: vec![(2, lock)],
+        node: None,
+        bursts: None,
+    }];
+    let expected = [
+        "48.000       12   >1.500  lock 0x10",
+        "waits in touch",
+        "48.000                    holder not known: the lock does not keep it",
+    ];
+    assert_eq!(locks(&projection), expected);
+    // It began while it was watched.
+    projection.busy.waits[0].longest_from += 1_000_000_000;
+    assert!(locks(&projection)[0].contains("  1.500  "));
+    projection.busy.waits[0].locked_ns = 24 * fixture::MS * 1000;
+    assert!(locks(&projection).is_empty(), "it is known for most of the time");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::io;
 use super::locks::place_lines;
 use super::{Page, Report, WIDTH};
 use crate::formats::ascii::fit;
+use crate::model::projection::ObservedPlace;
 
 /// Maximum waits.
 const WAITS: usize = 10;
@@ -13,7 +14,9 @@ const INDENT: usize = 25;
 
 /// Writes for what threads waited, where that was looked up.
 pub fn observed(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
-    let observed = &report.projection.observed;
+    // Locks have a part of their own.
+    let is_listed = |wait: &&ObservedPlace| wait.object.waits_for.what != "lock";
+    let observed: Vec<_> = report.projection.observed.iter().filter(is_listed).collect();
     if observed.is_empty() {
         return Ok(());
     }

@@ -167,6 +167,12 @@ impl Snapshot {
         self.session.wanted.waits && self.living().next().is_none()
     }
 
+    /// Returns whether a wait with this start was found by the first observations: then it began
+    /// before.
+    pub fn may_have_begun_before(&self, since: Ns) -> bool {
+        !self.session.is_foreign() && since <= self.session.started + self.resolution()
+    }
+
     /// Returns what a thread was found to wait for in its present wait.
     pub fn observed_wait(&self, now: &ThreadNow) -> Option<&WaitsFor> {
         let is_of = |wait: &&ObservedWait| {

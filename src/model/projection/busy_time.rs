@@ -6,6 +6,7 @@ use super::columns::NONE;
 use super::filter::Path;
 use super::totals::Totals;
 use crate::model::facts::fact::Weights;
+use crate::model::vocabulary::frame::Ns;
 use crate::model::vocabulary::state::State;
 
 /// Thread time that memory took, ns.
@@ -39,6 +40,7 @@ pub(super) struct Sum {
     /// The part for which the lock and its holder are known.
     pub locked_ns: u64,
     pub longest_ns: u64,
+    pub longest_from: Ns,
     /// The group of all its facts; `None`: several.
     pub group: Option<u32>,
     pub long: LongWaits,
@@ -87,6 +89,7 @@ impl BusyTime {
                 by_state_ns: [0; State::COUNT],
                 locked_ns: 0,
                 longest_ns: 0,
+                longest_from: 0,
                 group: Some(group),
                 long: LongWaits::default(),
             });
@@ -95,9 +98,12 @@ impl BusyTime {
         sum.waited_ns += ns;
         sum.by_state_ns[state as usize] += ns;
         sum.locked_ns += if is_locked { ns } else { 0 };
-        sum.longest_ns = sum.longest_ns.max(weights.longest_ns);
+        let (longest, from) = (weights.longest_ns, weights.longest_from);
+        if longest > sum.longest_ns || (longest == sum.longest_ns && from < sum.longest_from) {
+            (sum.longest_ns, sum.longest_from) = (longest, from);
+        }
         if state != State::Sleep {
-            sum.long.add(thread, weights.longest_from, weights.longest_ns);
+            sum.long.add(thread, from, longest);
         }
         sum.group = sum.group.filter(|known| *known == group);
     }

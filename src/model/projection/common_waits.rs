@@ -5,18 +5,20 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
+use super::Projection;
 use super::bursts::Bursts;
 use super::busy_time::{BusyTime, MemoryTime, Sum};
 use super::columns::NONE;
 use super::fact_reader::{CellKind, Shown};
 use super::filter::Verdicts;
 use super::locks::{Place, Places};
+use super::observed::{CommonObject, most_common};
 use super::rows::Rows;
 use super::totals::Totals;
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::{Location, NameId};
 use crate::model::projection::settings::Metric;
-use crate::model::vocabulary::frame::ThreadKey;
+use crate::model::vocabulary::frame::{Ns, ThreadKey};
 use crate::model::vocabulary::state::State;
 use crate::model::vocabulary::waits_for::WaitsFor;
 
@@ -40,6 +42,8 @@ pub struct CommonWait {
     pub locked_ns: u64,
     /// The longest unbroken wait, ns.
     pub longest_ns: u64,
+    /// Its start.
+    pub longest_from: Ns,
     pub threads: u32,
     /// Index of the group that all of them are in, where groups are named after threads.
     pub group: Option<u32>,
@@ -81,6 +85,37 @@ struct Waiters {
 fn waited_ns(totals: &Totals) -> u64 {
     let of = |state: State| totals.states_ns[state as usize];
     totals.wall_ns - of(State::Run) - of(State::Rdy) - of(State::Stopped)
+}
+
+impl CommonWait {
+    /// Returns what the threads were found to wait for, if it was always the same.
+    pub fn observed_object(&self) -> Option<CommonObject> {
+        let observed = self.observed.iter().map(|(times, waits)| (*times, waits));
+        most_common(observed).filter(|(_, others)| !others).map(|(common, _)| common)
+    }
+}
+
+impl Projection {
+    /// Returns whether stacks of a thread ended at this node, or at the call out of it that stands
+    /// for its own time.
+    pub fn was_at(&self, thread: ThreadKey, node: u32) -> bool {
+        let is_there = |at: u32| at == node || (self.is_entry(at) && self.parent(at) == Some(node));
+        let mut seen = self.seen.iter();
+        seen.any(|(of, at)| self.threads[*of as usize] == thread && is_there(*at))
+    }
+
+    /// Returns waits for locks of which mostly neither the kind nor the holder is known: those of
+    /// Rust, and others that are no locks of the C library.
+    pub fn waits_for_locks_without_owner(&self) -> Vec<&CommonWait> {
+        let is_known = |wait: &CommonWait| {
+            let mut places = self.locks.iter().flat_map(|lock| &lock.waiting_in);
+            places.any(|(place, _)| *place == wait.place)
+        };
+        let is_one = |wait: &&CommonWait| {
+            wait.state == State::Lock && wait.locked_ns * 2 < wait.waited_ns && !is_known(wait)
+        };
+        self.busy.waits.iter().filter(is_one).collect()
+    }
 }
 
 impl Busy {
@@ -164,6 +199,7 @@ impl Busy {
                 waited_ns: sum.waited_ns,
                 locked_ns: sum.locked_ns,
                 longest_ns: sum.longest_ns,
+                longest_from: sum.longest_from,
                 threads: waiters.count,
                 group: sum.group.and_then(&group),
                 name: snapshot.tables.name(name).clone(),

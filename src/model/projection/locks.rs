@@ -8,6 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::Projection;
 use super::columns::NONE;
 use super::filter::Verdicts;
+use super::holder_words::held_by;
 use super::rows::Rows;
 use crate::model::facts::fact::{FactKey, Weights};
 use crate::model::facts::snapshot::{Deadlock, Snapshot};
@@ -213,6 +214,7 @@ impl Waited {
             let wait = lock.map(|lock| NodeWait {
                 lock: lock as u32,
                 held,
+                holder,
                 name: name_of(holder, places.tables),
                 ns,
             });
@@ -258,6 +260,8 @@ struct NodeWait {
     /// As numbered in the projection.
     lock: u32,
     held: Held,
+    /// One of the holders that are `held`.
+    holder: Holder,
     /// The holder's.
     name: Arc<str>,
     ns: u64,
@@ -300,10 +304,10 @@ impl WaitedFor<'_> {
             MainHolder::Unknown => None,
             MainHolder::Thread(_) if self.lock.kind == BlockerKind::ThreadEnd => None,
             MainHolder::Thread(name) => Some(format!("held by {name}")),
-            MainHolder::Foreign { pid, tid } if *pid == self.lock.pid => {
-                Some(format!("held by thread {tid}"))
+            MainHolder::Foreign { pid, tid } => {
+                let holder = Holder::Foreign { pid: *pid, tid: *tid };
+                held_by(self.lock.kind, holder, "", self.lock.pid)
             }
-            MainHolder::Foreign { pid, .. } => Some(format!("held by process {pid}")),
             MainHolder::InTurn(threads) => Some(format!("held by {threads} threads in turn")),
         }
     }
@@ -330,22 +334,9 @@ impl Projection {
         let waits = self.locks_of_nodes.0.get(&node).into_iter().flatten();
         let of = |wait: &NodeWait| {
             let lock = self.locks.get(wait.lock as usize)?;
-            let held = match wait.held {
-                Held::Thread(_) => MainHolder::Thread(wait.name.clone()),
-                Held::Foreign(pid, tid) => MainHolder::Foreign { pid, tid },
-                Held::Other(_) => MainHolder::Unknown,
-            };
-            let holder = match (wait.held, lock.kind) {
-                (Held::Thread(_), BlockerKind::ThreadEnd) => Some(format!("of {}", wait.name)),
-                (Held::Other(Holder::Readers(1)), _) => Some("held by one reader".into()),
-                (Held::Other(Holder::Readers(count)), _) => {
-                    Some(format!("held by {count} readers"))
-                }
-                (Held::Other(Holder::Unmounted), _) => {
-                    Some("held by a virtual thread that does not run".into())
-                }
-                _ => WaitedFor { lock, held }.held_by(),
-            };
+            // That it was just released says nothing of the time before.
+            let holder = Some(wait.holder).filter(|holder| *holder != Holder::Free);
+            let holder = holder.and_then(|holder| held_by(lock.kind, holder, &wait.name, lock.pid));
             Some(WaitOfNode { lock: wait.lock, holder, waited_ns: wait.ns })
         };
         let mut waits: Vec<WaitOfNode> = waits.filter_map(of).collect();

@@ -27,6 +27,7 @@
 //! sampling_error         whether two figures differ
 //! label                  what a row is called
 //! locks                  what the threads waited for, who held it, and where
+//! holder_words           who held it, in words
 //! waits, monitor         what a blocked thread waits for, as text; entering a Java monitor
 //! ```
 
@@ -44,6 +45,7 @@ mod filter;
 mod findings;
 mod group;
 mod group_parts;
+mod holder_words;
 mod holders;
 mod idle;
 mod idle_marks;
@@ -97,6 +99,7 @@ pub use filter::role_of;
 pub use findings::{About, Finding, Kind, More, Wording, asked as asked_for_findings, findings};
 pub(in crate::model) use group::OF_PROCESS;
 pub use group::{ALL, INTERNAL, NO_MATCH};
+pub use holder_words::{held_by, holder_words};
 pub use holders::{HolderNow, WaitChain};
 pub(in crate::model) use idle_marks::{Mark, mark};
 pub use label::{Label, label};

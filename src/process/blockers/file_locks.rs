@@ -12,7 +12,7 @@ const F_SETLKW: u32 = 7;
 const F_OFD_SETLKW: u32 = 38;
 /// Maximum bytes read of /proc/locks: any user may take any number of locks. A waiter further on is
 /// not found.
-const LOCKS_MAX: u64 = 1 << 20;
+pub(super) const LOCKS_MAX: u64 = 1 << 20;
 
 /// Whose a lock is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,7 +27,7 @@ pub enum LockClass {
 
 impl LockClass {
     /// Returns the class of the lock that a system call waits for.
-    fn of(call: &Syscall) -> Option<LockClass> {
+    pub(super) fn of(call: &Syscall) -> Option<LockClass> {
         match (call.number, call.args[1] as u32) {
             (73, _) => Some(LockClass::Flock),
             (72, F_SETLKW) => Some(LockClass::Posix),
@@ -86,7 +86,7 @@ pub fn file_lock_holder(pid: u32, call: &Syscall, inode: u64) -> RawHolder {
 }
 
 /// Returns the one holder of all locks of this class and file for which a process waits.
-fn holder_in(waits: &[LockWait], pid: u32, class: LockClass, inode: u64) -> Option<u32> {
+pub(super) fn holder_in(waits: &[LockWait], pid: u32, class: LockClass, inode: u64) -> Option<u32> {
     let is_ours = |wait: &&LockWait| {
         wait.class == class
             && wait.inode == inode

@@ -13,10 +13,12 @@ mod child;
 mod file_locks;
 mod futex;
 mod join;
+mod lock_table;
 mod mutex;
 mod rwlock;
 
 pub use file_locks::{LockClass, LockWait, file_lock_holder, parse_locks};
+pub use lock_table::LockTable;
 pub(in crate::process) use mutex::{mutex_owner, pi_owner};
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -79,7 +81,7 @@ fn is_leader(pid: u32) -> bool {
 /// process's memory. `None` for other calls, and for an object that is not proven. The caller
 /// checks that the thread did not run meanwhile.
 ///
-/// The holder of a file lock is [`RawHolder::Unknown`] here: see [`file_lock_holder`].
+/// The holder of a file lock is [`RawHolder::Unknown`] here: see [`LockTable`].
 ///
 /// Costs about 2 us for a futex, 5 us where another process may hold it, 7 us for a file lock, 2 us
 /// for a child, and 10 ns for another call (kernel 6.18).

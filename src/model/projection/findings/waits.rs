@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::{Evidence, Finding, Kind, More, short_span};
 use crate::model::facts::snapshot::ThreadNow;
 use crate::model::facts::tables::{Holder, Location};
+use crate::model::projection::holder_words;
 use crate::model::projection::locks::{is_same_place, noun};
 use crate::model::projection::observed::most_common;
 use crate::model::projection::settings::Metric;
@@ -116,7 +117,7 @@ impl Evidence<'_> {
         }
         let threads = claimed.iter().map(|wait| wait.threads).max().unwrap_or(0).max(lock.threads);
         let (s, verb) = if threads == 1 { ("", "waits") } else { ("s", "wait") };
-        let lock_noun = self.lock_noun(lock);
+        let lock_noun = self.locked_noun(lock);
         let text = match bursts {
             Some(bursts) => {
                 let when = self.when(bursts);
@@ -129,10 +130,14 @@ impl Evidence<'_> {
         };
         let kind = if bursts.is_some() { Kind::Hiccup } else { Kind::Lock };
         let held = lock.main_holder()?;
-        let mut before = match &*held.name {
-            "" => format!("held by {}", foreign(held.holder)),
-            name => format!("held by {name}"),
+        let file = self.locked_file(lock);
+        let holder = file.as_deref().and_then(|file| file.split_once(", held by "));
+        let holder = match holder {
+            // With its name.
+            Some((_, process)) => process.to_owned(),
+            None => holder_words(held.holder, &held.name, lock.pid),
         };
+        let mut before = format!("held by {holder}");
         if lock.holder_count > 1 {
             before.push_str(&format!(" and {} more", lock.holder_count - 1));
         }
@@ -191,10 +196,8 @@ impl Evidence<'_> {
         let mut at = held;
         while let Some(lock) = at.waits_for.filter(|lock| told.insert(*lock)) {
             let Some(next) = self.projection.locks[lock as usize].main_holder() else { break };
-            let name = match &*next.name {
-                "" => foreign(next.holder),
-                name => name.to_owned(),
-            };
+            let pid = self.projection.locks[lock as usize].pid;
+            let name = holder_words(next.holder, &next.name, pid);
             text.push_str(&format!(", who waits for {name}"));
             at = next;
         }
@@ -206,6 +209,29 @@ impl Evidence<'_> {
             }
         }
         text
+    }
+
+    fn locked_noun(&self, lock: &Lock) -> String {
+        let file = self.locked_file(lock);
+        match file.as_deref().map(|file| file.split(", held by ").next().unwrap_or(file)) {
+            Some(file) => format!("the lock of {file}"),
+            None => self.lock_noun(lock),
+        }
+    }
+
+    /// Returns the file whose lock this is, with its holder, where that was looked up.
+    fn locked_file(&self, lock: &Lock) -> Option<String> {
+        if lock.kind != BlockerKind::FileLock {
+            return None;
+        }
+        let (place, _) = lock.waiting_in.first()?;
+        let wait = self.projection.busy.waits.iter().find(|wait| wait.place == *place)?;
+        let waits = self.waits_in(wait);
+        let of_lock =
+            |waits: &WaitsFor| matches!(waits.what, "flock" | "fcntl") && !waits.object.is_empty();
+        let waits = waits.iter().filter(|(_, waits)| of_lock(waits));
+        let (common, others) = most_common(waits.map(|(times, waits)| (*times, waits)))?;
+        (!others).then_some(common.waits_for.object)
     }
 
     /// Returns what a holder itself waits for, if it is found waiting where it holds the lock:
@@ -344,10 +370,8 @@ impl Evidence<'_> {
             !["futex", "park", "wait", "sleep"].contains(&waits.what)
                 && (wait.threads < 2 || !waits.what.starts_with("wait") || waits.peer.is_some())
         };
-        let threads = self.snapshot.threads.iter().filter(|now| wait.now.contains(&now.thread));
-        let now = threads.filter_map(|thread| Some((1, self.waits_for(thread)?)));
-        let all: Vec<(u32, WaitsFor)> = now
-            .chain(wait.observed.iter().cloned())
+        let waits = self.waits_in(wait).into_iter();
+        let all: Vec<(u32, WaitsFor)> = waits
             .filter(|(_, waits)| is_known(waits))
             // What the other end does changes.
             .map(|(times, waits)| (times, without_activity(waits)))
@@ -380,6 +404,14 @@ impl Evidence<'_> {
                 None => String::new(),
             },
         }
+    }
+
+    /// Returns what threads in one place wait for now, and were found to wait for, each with the
+    /// number of times.
+    fn waits_in(&self, wait: &CommonWait) -> Vec<(u32, WaitsFor)> {
+        let threads = self.snapshot.threads.iter().filter(|now| wait.now.contains(&now.thread));
+        let now = threads.filter_map(|thread| Some((1, self.waits_for(thread)?)));
+        now.chain(wait.observed.iter().cloned()).collect()
     }
 
     /// Returns in what functions threads wait, with the call that waits.
@@ -418,7 +450,9 @@ impl Evidence<'_> {
             seconds @ 0..60 => format!("{seconds} s"),
             _ => short_span(waited),
         };
-        let text = format!("{name} waits {duration}: {what}");
+        let over =
+            if self.snapshot.may_have_begun_before(thread.since) { "more than " } else { "" };
+        let text = format!("{name} waits {over}{duration}: {what}");
         Some(Finding { lost_ns: waited, ..Finding::new(Kind::LongWait, text) })
     }
 }
@@ -433,14 +467,4 @@ fn is_child(wait: &CommonWait) -> bool {
     let calls = ["wait", "wait3", "wait4", "waitpid", "waitid"];
     let plain = |by: &Location| calls.contains(&by.function.trim_start_matches('_'));
     wait.by.as_deref().is_some_and(plain)
-}
-
-/// Returns who holds a lock, where no thread that is watched does alone.
-fn foreign(holder: Holder) -> String {
-    match holder {
-        Holder::Readers(1) => "a reader".into(),
-        Holder::Readers(readers) => format!("{readers} readers"),
-        Holder::Foreign { pid, .. } => format!("process {pid}"),
-        _ => "another thread".into(),
-    }
 }

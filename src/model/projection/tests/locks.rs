@@ -347,7 +347,7 @@ fn a_lock_without_a_known_holder_is_no_sentence_of_this_kind() {
         found.text,
         "1 thread waits for the mutex of a.Table: 100 % of busy time, up to 300 ms"
     );
-    assert_eq!(found.sentence().rsplit(", ").next(), Some("held by process 77"));
+    assert_eq!(found.sentence().rsplit(", ").next(), Some("held by thread 78 of process 77"));
 }
 
 #[test]
