@@ -9,6 +9,7 @@ fn main() {
     for (variable, file) in [
         ("SAMPLETOP_BPF_OBJECT", "sampletop.bpf.o"),
         ("SAMPLETOP_ENDPOINTS_OBJECT", "endpoints.bpf.o"),
+        ("SAMPLETOP_WAKEUPS_OBJECT", "wakeups.bpf.o"),
     ] {
         println!("cargo::rerun-if-env-changed={variable}");
         let root = std::env::var("CARGO_MANIFEST_DIR").expect("cargo says where the package is");

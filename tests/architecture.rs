@@ -87,7 +87,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     // What a call waits for is decided in one place; `process` only resolves its arguments.
-    ("process", &["clock", "model::projection::waits", "model::vocabulary::host_load"]),
+    (
+        "process",
+        &[
+            "clock",
+            "model::projection::waits",
+            "model::vocabulary::host_load",
+            "model::vocabulary::wakeup",
+        ],
+    ),
     // Pure: it uses no other module.
     ("model", &[]),
     ("clock", &[]),

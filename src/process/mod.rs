@@ -21,3 +21,4 @@ pub mod target;
 pub mod target_files;
 pub mod threads;
 pub mod waits;
+pub mod wakeups;

@@ -15,6 +15,7 @@
 //! host_load          how busy the host is
 //! qualified          the parts of a demangled name
 //! thread_name_rules  what names of threads that do the same have in common
+//! wakeup             who woke threads
 //! text               what makes strings of a target safe to show
 //! ```
 
@@ -31,3 +32,4 @@ pub mod state;
 pub mod text;
 pub mod thread_name_rules;
 pub mod waits_for;
+pub mod wakeup;

@@ -1,0 +1,148 @@
+//! Who wakes whom: programs whose producers know how often they filled what a consumer waits for,
+//! and whose consumers know how often they slept.
+
+mod common;
+
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use common::Running;
+use sampletop::model::vocabulary::wakeup::{Waker, Wakeups, Woken};
+use sampletop::process::wakeups::Counting;
+
+/// A consumer, and its producers: process, thread and number of items.
+struct Truth {
+    kind: String,
+    woken: Woken,
+    slept: u64,
+    producers: [(u32, u32, u64); 2],
+}
+
+/// Makes the producers begin; returns what they did.
+fn run(target: &mut Running) -> Vec<Truth> {
+    let stdin = target.child.stdin.as_mut().expect("a pipe");
+    stdin.write_all(b"\n").and_then(|()| stdin.flush()).expect("it reads");
+    let pid = target.pid();
+    let lines = target.lines.by_ref().map(|line| line.expect("text"));
+    let lines = lines.take_while(|line| line != "end");
+    let truth = lines.map(|line| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let number = |nth: usize| words[nth].parse::<u64>().expect("a number");
+        let producer = |nth: usize| (number(nth) as u32, number(nth + 1) as u32, number(nth + 2));
+        Truth {
+            kind: words[0].into(),
+            woken: Woken { pid, tid: number(1) as u32 },
+            slept: number(2),
+            producers: [producer(3), producer(6)],
+        }
+    });
+    truth.collect()
+}
+
+/// Numbers of the system calls that a consumer of this kind is woken by.
+fn call(kind: &str) -> u32 {
+    match kind {
+        "pipe" | "process" => 1,
+        "socket" => 44,
+        _ => 202,
+    }
+}
+
+/// A consumer may go on without having slept, where an item comes before it waits. It may sleep
+/// more often than once for an item, where it also waits for a lock of the queue: the end of that
+/// wait is a wakeup as well.
+fn check(truth: &Truth, wakeups: &Wakeups) {
+    let Truth { kind, woken, slept, producers } = truth;
+    let pairs = wakeups.pairs.iter().filter(|pair| pair.woken == *woken);
+    let all: Vec<(&Waker, u64)> = pairs.map(|pair| (&pair.waker, pair.count)).collect();
+    eprintln!("{kind}: slept {slept}, items {producers:?}: {all:?}");
+    let expected: u64 = all
+        .iter()
+        .filter(|(waker, _)| match waker {
+            Waker::Thread { pid, tid, call: by, .. } => {
+                *by == call(kind) && producers.iter().any(|(p, t, _)| (p, t) == (pid, tid))
+            }
+            Waker::Interrupt => kind == "timer",
+            Waker::Hidden { .. } | Waker::KernelThread { .. } => false,
+        })
+        .map(|(_, count)| count)
+        .sum();
+    // It also waits to be started, and at its end for the memory of the process.
+    let other = all.iter().map(|(_, count)| count).sum::<u64>() - expected;
+    assert!(other <= 3, "{kind}: {other} wakeups by others");
+    assert!(expected.abs_diff(*slept) <= slept / 50, "{kind}: {expected} wakeups, slept {slept}");
+    if kind == "timer" {
+        return;
+    }
+    let items: u64 = producers.iter().map(|(.., items)| items).sum();
+    let unneeded = items.saturating_sub(*slept);
+    // A channel wakes under its lock, for which the woken one then waits.
+    let most = if kind == "channel" { 2 } else { 1 };
+    for (pid, tid, items) in producers {
+        let is_producer = |waker: &Waker| match waker {
+            Waker::Thread { pid: p, tid: t, .. } => (p, t) == (pid, tid),
+            _ => false,
+        };
+        let count = all.iter().find(|(waker, _)| is_producer(waker)).map_or(0, |(_, count)| *count);
+        assert!(
+            count + unneeded + 2 >= *items && count <= most * items + 2,
+            "{kind}: thread {tid} made {items} items, {count} wakeups"
+        );
+    }
+}
+
+fn judge(program: &Path) -> Vec<String> {
+    let mut target = Running::start(program, &[]);
+    common::wait_until_all_sleep(target.pid());
+    let counting = Counting::begin(&[target.pid()]).expect("root may");
+    let truth = run(&mut target);
+    let wakeups = counting.end().expect("it counts");
+    assert_eq!(wakeups.lost, 0);
+    truth.iter().for_each(|truth| check(truth, &wakeups));
+    let watched = wakeups.pairs.iter().all(|pair| pair.woken.pid == target.pid());
+    assert!(watched, "other processes are not counted");
+    truth.into_iter().map(|truth| truth.kind).collect()
+}
+
+#[test]
+fn wakeups_are_counted_as_the_program_counts_them() {
+    if !common::need_root("loads a BPF program") {
+        return;
+    }
+    let program = common::build("wakers.c", "counted", &["-O2", "-g"]);
+    let kinds = judge(&program);
+    assert_eq!(kinds, ["condvar", "semaphore", "pipe", "socket", "process", "timer"]);
+}
+
+#[test]
+fn a_channel_of_rust() {
+    if !common::need_root("loads a BPF program") {
+        return;
+    }
+    let program = common::build("wakers.rs", "channel", &["-O", "-g"]);
+    assert_eq!(judge(&program), ["channel"]);
+}
+
+/// Returns the BPF programs of this name in the kernel.
+fn loaded() -> usize {
+    let fds = std::fs::read_dir("/proc/self/fdinfo").expect("our descriptors").flatten();
+    let infos = fds.filter_map(|fd| std::fs::read_to_string(fd.path()).ok());
+    infos.filter(|info| info.contains("prog_type:\t26")).count()
+}
+
+#[test]
+fn the_program_is_removed_at_the_end_and_when_dropped() {
+    if !common::need_root("loads a BPF program") {
+        return;
+    }
+    let before = loaded();
+    let counting = Counting::begin(&[std::process::id()]).expect("root may");
+    assert!(loaded() > before);
+    drop(counting);
+    assert_eq!(loaded(), before);
+    let counting = Counting::begin(&[std::process::id()]).expect("root may");
+    std::thread::sleep(Duration::from_millis(10));
+    assert!(counting.end().expect("it counts").duration_ns >= 10_000_000);
+    assert_eq!(loaded(), before);
+}
