@@ -128,6 +128,7 @@ impl World {
             threads: view.threads,
             deadlocks: Arc::default(),
             observed_waits: Arc::default(),
+            wakeups: None,
             notice: None,
             stopped: false,
         }

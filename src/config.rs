@@ -242,6 +242,8 @@ pub struct Sampling {
     pub max_overhead: Option<f64>,
     pub capture: CaptureChoice,
     pub unwinder: UnwinderChoice,
+    /// Count who wakes threads, for this duration.
+    pub wakers: Option<Duration>,
 }
 
 /// How the live view draws.
@@ -453,6 +455,7 @@ impl Config {
                 max_overhead: None,
                 capture: CaptureChoice::Auto,
                 unwinder: UnwinderChoice::Framehop,
+                wakers: None,
             },
             settings: Settings { range: Range::Cumulative { since: None }, ..Settings::default() },
             screen: Screen { color: false, ascii: true, mouse: false },

@@ -446,6 +446,7 @@ impl Worker {
             threads,
             deadlocks,
             observed_waits: Arc::default(),
+            wakeups: None,
             notice: self.notice(conditions.notice),
             stopped: conditions.stopped,
         })

@@ -176,6 +176,7 @@ fn snapshot(mut recorder: Recorder, till: Ns) -> Snapshot {
         threads: view.threads,
         deadlocks: Arc::default(),
         observed_waits: Arc::default(),
+        wakeups: None,
         notice: None,
         stopped: false,
     }

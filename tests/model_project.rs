@@ -120,6 +120,7 @@ impl Run {
             threads: view.threads,
             deadlocks: Arc::default(),
             observed_waits: Arc::default(),
+            wakeups: None,
             notice: None,
             stopped: false,
         }

@@ -3,13 +3,15 @@
 
 mod common;
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::Running;
 use sampletop::model::vocabulary::wakeup::{Waker, Wakeups, Woken};
 use sampletop::process::wakeups::Counting;
+use serde_json::Value;
 
 /// A consumer, and its producers: process, thread and number of items.
 struct Truth {
@@ -145,4 +147,115 @@ fn the_program_is_removed_at_the_end_and_when_dropped() {
     std::thread::sleep(Duration::from_millis(10));
     assert!(counting.end().expect("it counts").duration_ns >= 10_000_000);
     assert_eq!(loaded(), before);
+}
+
+/// Runs `dump --wakers` while the producers work; returns what they did, and the dump.
+fn dump(mut command: Command, target: &mut Running) -> (Vec<Truth>, Value) {
+    command.args(["--wakers", "3s", "--format", "json"]);
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    let counts = lines.any(|line| line.expect("text").contains("counting who wakes whom for 3s"));
+    assert!(counts, "{command:?} does not count");
+    let truth = run(target);
+    let output = child.wait_with_output().expect("it ends");
+    let dump = serde_json::from_slice(&output.stdout).expect("JSON");
+    (truth, dump)
+}
+
+/// Compares the consumer of the semaphore: others of their producers are in another process.
+fn check_dump(truth: &[Truth], dump: &Value) {
+    let truth = truth.iter().find(|truth| truth.kind == "semaphore").expect("it has one");
+    let threads = dump["wakers"]["threads"].as_array().expect("a list");
+    let of = |thread: &&Value| thread["tid"] == truth.woken.tid;
+    let thread = threads.iter().find(of).unwrap_or_else(|| panic!("{dump}"));
+    for (_, tid, items) in truth.producers {
+        let by = thread["by"].as_array().expect("a list");
+        let waker = by.iter().find(|by| by["tid"] == tid).unwrap_or_else(|| panic!("{thread}"));
+        let count = waker["count"].as_u64().expect("a number");
+        let unneeded = (420_u64).saturating_sub(truth.slept);
+        assert!(count <= items && count + unneeded >= items, "{waker}, {items} items");
+        assert_eq!((&waker["kind"], &waker["call"]), (&"thread".into(), &"futex".into()));
+        let places = waker["seen_in"].as_array().expect("a list").iter();
+        let places: Vec<&Value> = places.chain([&waker["mostly_in"]]).collect();
+        // It sleeps in `rest`, and is rarely seen elsewhere.
+        let is_own = |at: &&Value| ["produce", "produce_all", "rest"].map(Value::from).contains(at);
+        assert!(places.iter().any(|at| is_own(at)), "{waker}");
+    }
+}
+
+const SAMPLETOP: &str = env!("CARGO_BIN_EXE_sampletop");
+
+#[test]
+fn a_dump_says_who_wakes_its_threads() {
+    if !common::need_root("loads a BPF program") {
+        return;
+    }
+    let program = common::build("wakers.c", "dumped", &["-O2", "-g"]);
+    let mut target = Running::start(&program, &[]);
+    let mut command = Command::new(SAMPLETOP);
+    command.args(["dump", "-p", &target.pid().to_string()]);
+    let (truth, dump) = dump(command, &mut target);
+    check_dump(&truth, &dump);
+    // Another process is named as one.
+    let threads = dump["wakers"]["threads"].as_array().expect("a list");
+    let by = threads.iter().flat_map(|thread| thread["by"].as_array().expect("a list"));
+    let foreign: Vec<&Value> = by.filter(|by| by["kind"] == "process").collect();
+    let producer = truth.iter().find(|truth| truth.kind == "process").expect("it has one");
+    let pid = producer.producers[0].0;
+    assert!(foreign.iter().any(|by| by["pid"] == pid && by["call"] == "write"), "{foreign:?}");
+}
+
+/// In a pid namespace of its own it counts by the numbers that are valid there.
+#[test]
+fn numbers_in_a_container_are_those_of_the_container() {
+    if !common::need_root("makes namespaces") {
+        return;
+    }
+    let program = common::build("wakers.c", "contained", &["-O2", "-g"]);
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]).arg(program);
+    let mut target = Running::start_command(command);
+    let children = format!("/proc/{0}/task/{0}/children", target.pid());
+    let inside = std::fs::read_to_string(children).expect("its children");
+    let mut command = Command::new("nsenter");
+    command.args(["--target", inside.trim(), "--pid", "--mount", SAMPLETOP, "dump", "-p", "1"]);
+    let (truth, dump) = dump(command, &mut target);
+    check_dump(&truth, &dump);
+}
+
+#[test]
+fn without_rights_one_sentence_says_what_helps() {
+    if !common::need_root("becomes another user") {
+        return;
+    }
+    let mut target = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "sleep", "60"])
+        .spawn()
+        .expect("setpriv");
+    let pid = target.id();
+    let is_sleep =
+        || std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm == "sleep\n");
+    common::wait_until("it is another user's", is_sleep);
+    // Where that user may execute it.
+    let folder = tempfile::tempdir_in("/tmp").expect("a folder");
+    let own = folder.path().join("sampletop");
+    std::fs::copy(SAMPLETOP, &own).expect("copied");
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), open).expect("our folder");
+    let output = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"])
+        .arg(&own)
+        .args(["dump", "-p", &pid.to_string(), "--capture", "states", "--wakers", "1s"])
+        .output()
+        .expect("setpriv");
+    target.kill().and_then(|()| target.wait()).expect("our child");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("run sampletop as root, or with CAP_BPF and CAP_PERFMON"), "{said}");
+    assert_eq!(said.trim().lines().count(), 1, "{said}");
 }

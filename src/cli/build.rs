@@ -44,6 +44,13 @@ const DURATIONS: Times = Times {
     range: "from 100ms to 24h, or exit",
 };
 
+const WAKERS: Times = Times {
+    option: "--wakers",
+    least: Duration::from_secs(1),
+    most: Duration::from_secs(600),
+    range: "from 1s to 10m",
+};
+
 /// Default interval between reports.
 const EVERY: Duration = Duration::from_secs(15 * 60);
 /// Default interval between reports that are pushed.
@@ -68,6 +75,7 @@ pub fn defaults() -> Config {
             max_overhead: Some(MAX_OVERHEAD),
             capture: CaptureChoice::default(),
             unwinder: UnwinderChoice::default(),
+            wakers: None,
         },
         settings: Settings { range: Range::Rolling(ns(WINDOW)), ..Settings::default() },
         screen: Screen { color: true, ascii: false, mouse: false },
@@ -379,6 +387,11 @@ fn format(job: Job, typed: &Typed) -> Result<Format, String> {
         (Job::Diff, _) => {
             Err(format!("`diff` writes text or json; {} is for one profile", format.word()))
         }
+        (Job::Record, Format::Text | Format::Json) => Ok(format),
+        (Job::Record, _) if typed.wakers.is_some() => Err(format!(
+            "`--wakers` is written as text or json; {} has no place for it",
+            format.word()
+        )),
         _ => Ok(format),
     }
 }
@@ -430,7 +443,8 @@ fn sampling(typed: &Typed) -> Result<Sampling, String> {
         (None, Some(_)) => None,
         (None, None) => Some(MAX_OVERHEAD),
     };
-    Ok(Sampling { interval, max_overhead, capture, unwinder })
+    let wakers = typed.wakers.as_ref().map(|text| values::time(text, &WAKERS)).transpose()?;
+    Ok(Sampling { interval, max_overhead, capture, unwinder, wakers })
 }
 
 /// Builds the initial display settings.

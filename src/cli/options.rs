@@ -102,6 +102,8 @@ pub enum Sub {
         #[command(flatten)]
         duration: DurationOption,
         #[command(flatten)]
+        wakers: WakersOption,
+        #[command(flatten)]
         view: ViewOptions,
         #[command(flatten)]
         output: OutputOptions,
@@ -193,6 +195,8 @@ pub enum Sub {
         target: TargetOptions,
         #[command(flatten)]
         backend: BackendOptions,
+        #[command(flatten)]
+        wakers: WakersOption,
         #[command(flatten)]
         frames: FrameOptions,
         /// Write each thread with its own stack
@@ -314,6 +318,14 @@ pub struct DurationOption {
     /// Duration, or exit: until it ends [10s, demo 5s]
     #[arg(short, long, value_name = "TIME", allow_negative_numbers = true)]
     pub duration: Option<String>,
+}
+
+#[derive(Args, Clone, PartialEq, Debug, Default)]
+#[command(next_help_heading = "Sampling")]
+pub struct WakersOption {
+    /// Count who wakes threads, 1s to 10m
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
+    pub wakers: Option<String>,
 }
 
 #[derive(Args, Clone, PartialEq, Debug, Default)]

@@ -262,6 +262,18 @@ fn a_dump_is_of_all_threads_or_of_deadlocks() {
 }
 
 #[test]
+fn wakers_are_counted_where_they_can_be_written() {
+    let wakers = |line| on(&PIPE, line).sampling.wakers;
+    assert_eq!(wakers("dump -p 1"), None);
+    assert_eq!(wakers("dump -p 1 --wakers 10s"), Some(Duration::from_secs(10)));
+    assert_eq!(wakers("record -p 1 --wakers 1m -o p.json"), Some(Duration::from_secs(60)));
+    let refused = |line| refused(&PIPE, line);
+    assert!(refused("dump -p 1 --wakers 11m").contains("from 1s to 10m"));
+    assert!(refused("dump -p 1 --wakers 5s --check-deadlock").contains("`--wakers` does nothing"));
+    assert!(refused("record -p 1 --wakers 5s -o p.html").contains("as text or json; html has no"));
+}
+
+#[test]
 fn two_profiles_are_compared() {
     let diff = |line: &str| match on(&PIPE, line).mode {
         Mode::Diff { before, after, per, given } => (

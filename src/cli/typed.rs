@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::Surroundings;
 use super::options::{
     CommandLine, FrameOptions, MaxLinesOption, OutputOptions, PushOptions, ReportOptions,
-    SamplingOptions, ScreenOptions, Sub, TargetOptions, ViewOptions,
+    SamplingOptions, ScreenOptions, Sub, TargetOptions, ViewOptions, WakersOption,
 };
 use super::values::STDOUT;
 use crate::config::Dumped;
@@ -39,6 +39,7 @@ pub struct Typed {
     pub target: TargetOptions,
     pub sampling: SamplingOptions,
     pub duration: Option<String>,
+    pub wakers: Option<String>,
     pub view: ViewOptions,
     pub output: OutputOptions,
     pub max_lines: Option<String>,
@@ -83,13 +84,14 @@ fn of_subcommand(subcommand: Sub, surroundings: &Surroundings) -> Result<Typed, 
     let rest = Typed::default;
     let one = |file: Option<PathBuf>| file.into_iter().collect();
     Ok(match subcommand {
-        Sub::Record { target, sampling, duration, view, output, screen, command } => {
+        Sub::Record { target, sampling, duration, wakers, view, output, screen, command } => {
             let duration = duration.duration;
             Typed {
                 job: Job::Record,
                 target,
                 sampling,
                 duration,
+                wakers: wakers.wakers,
                 view,
                 output,
                 screen,
@@ -163,14 +165,25 @@ fn of_subcommand(subcommand: Sub, surroundings: &Surroundings) -> Result<Typed, 
             let max_lines = max_lines.max_lines;
             Typed { job: Job::Merge, files, view, output, max_lines, screen, command, ..rest() }
         }
-        Sub::Dump { target, backend, frames, each, check_deadlock, output, screen, command } => {
-            let dumped = dumped(each, check_deadlock, &frames)?;
+        Sub::Dump {
+            target,
+            backend,
+            wakers: WakersOption { wakers },
+            frames,
+            each,
+            check_deadlock,
+            output,
+            screen,
+            command,
+        } => {
+            let dumped = dumped(each, check_deadlock, wakers.is_some(), &frames)?;
             let sampling = SamplingOptions { backend, ..SamplingOptions::default() };
             let view = ViewOptions { frames, ..ViewOptions::default() };
             Typed {
                 job: Job::Dump,
                 target,
                 sampling,
+                wakers,
                 view,
                 dumped,
                 output,
@@ -210,8 +223,13 @@ fn of_subcommand(subcommand: Sub, surroundings: &Surroundings) -> Result<Typed, 
 }
 
 /// Returns what `dump` writes.
-fn dumped(each: bool, check_deadlock: bool, frames: &FrameOptions) -> Result<Dumped, String> {
-    let idle = [("--each", each), ("--skip-daemon", frames.skip_daemon)];
+fn dumped(
+    each: bool,
+    check_deadlock: bool,
+    wakers: bool,
+    frames: &FrameOptions,
+) -> Result<Dumped, String> {
+    let idle = [("--each", each), ("--wakers", wakers), ("--skip-daemon", frames.skip_daemon)];
     match (check_deadlock, idle.iter().find(|(_, given)| *given)) {
         (true, Some((option, _))) => Err(format!(
             "`{option}` does nothing with `--check-deadlock`, which writes each thread of a deadlock"

@@ -12,6 +12,7 @@ use crate::model::facts::snapshot::{Health, Session, Snapshot, Target, Wanted};
 use crate::model::projection::waits::{Answer, Asked};
 use crate::model::vocabulary::event::{Counters, Event, Losses, Observation, Seen, Syscall, Tick};
 use crate::model::vocabulary::frame::{Marker, Ns, RawFrame, RawName, SECOND, ThreadKey};
+use crate::model::vocabulary::wakeup::{Cost, Pair, Waker, Wakeups, Woken};
 use crate::session::source::{Progress, Source, Waited};
 
 /// 2026-01-02T03:04:05Z.
@@ -30,6 +31,8 @@ pub struct Fake {
     script: VecDeque<(Ns, Happens)>,
     paused: bool,
     cuts: u32,
+    /// Since when wakeups are counted, and for how long.
+    counting: Option<(Ns, Ns)>,
 }
 
 #[derive(Clone, Copy)]
@@ -60,6 +63,7 @@ impl Fake {
             script: script.into_iter().map(|(at, what)| (at * SECOND, what)).collect(),
             paused: false,
             cuts: 0,
+            counting: None,
         };
         fake.observe();
         fake
@@ -104,6 +108,7 @@ impl Fake {
             threads: view.threads,
             deadlocks: Arc::default(),
             observed_waits: Arc::default(),
+            wakeups: None,
             notice: None,
             stopped: false,
         }))
@@ -170,6 +175,29 @@ impl Source for Fake {
     }
     fn waits(&mut self, _: Vec<Asked>, _: Duration) -> Vec<Answer> {
         Vec::new()
+    }
+    fn count_wakeups(&mut self, duration: Duration) -> Result<(), String> {
+        self.counting = Some((self.now, duration.as_nanos() as Ns));
+        Ok(())
+    }
+    fn wakeups(&mut self) -> Option<Result<Wakeups, String>> {
+        let (from, duration) = self.counting.take()?;
+        let waker = Waker::Thread {
+            pid: 812,
+            tid: 812,
+            name: "redis".into(),
+            process: "redis".into(),
+            call: 44,
+        };
+        let woken = Woken { pid: THREAD.pid, tid: THREAD.tid };
+        Some(Ok(Wakeups {
+            from,
+            duration_ns: duration.min(self.now - from),
+            pairs: vec![Pair { waker, woken, count: 7 }],
+            lost: 0,
+            seen: 90,
+            cost: Cost::Estimated(7_000),
+        }))
     }
     fn finish(&mut self) -> Option<Arc<Snapshot>> {
         let at = self.now;

@@ -27,6 +27,7 @@ mod output;
 mod record;
 mod report;
 mod saved_profile;
+mod wakers;
 
 use crate::config::{Config, Mode};
 use crate::demo;

@@ -1,10 +1,12 @@
 //! `sampletop record`, and `demo --once`: one profile of a duration, or until the target exits.
 
 use std::io::{IsTerminal, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::lost;
 use super::output::Output;
+use super::wakers::{count_wakeups, wakeups};
 use crate::config::{Config, TargetSpec};
 use crate::exit_code::{ExitCode, Failure};
 use crate::model::facts::snapshot::Snapshot;
@@ -48,6 +50,9 @@ fn record(
     let to_person = output.path().is_some() && std::io::stderr().is_terminal();
     // A COMMAND uses the terminal itself.
     let show_progress = to_person && !matches!(config.target, Some(TargetSpec::Command(_)));
+    if let Some(time) = config.sampling.wakers {
+        count_wakeups(source, time)?;
+    }
     loop {
         let left = duration.map(|d| d.saturating_sub(source.elapsed()));
         if left == Some(Duration::ZERO) {
@@ -65,8 +70,13 @@ fn record(
         eprint!("\r\x1b[K");
     }
     let elapsed = source.elapsed();
+    let wakeups = wakeups(source)?;
     let snapshot = source.finish().ok_or_else(|| lost("recording"))?;
     check_observed(&snapshot)?;
+    let snapshot = match wakeups {
+        None => snapshot,
+        wakeups => Arc::new(Snapshot { wakeups, ..Snapshot::clone(&snapshot) }),
+    };
     if let Err(mut failure) = output.write_profile(&snapshot, &config.settings) {
         // A full or broken disk must not lose what took hours to record.
         let kept = match keep.map(|keep| keep(&output.redacted(&snapshot))) {
@@ -139,6 +149,27 @@ mod tests {
             serde_json::from_slice(&std::fs::read(&file).expect("readable")).expect("json");
         assert_eq!(json["elapsed_ms"], 90_000.0);
         assert_eq!(json["groups"][0]["wall_ms"], 90_000.0);
+    }
+
+    #[test]
+    fn wakeups_are_counted_for_their_own_time() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("p.json");
+        let duration = Some(Duration::from_secs(90));
+        let mut config = config(Mode::Record { duration }, &file);
+        config.sampling.wakers = Some(Duration::from_secs(10));
+        let output = Output::new(&config.output);
+        let code = record(&mut Fake::new([]), &config, &output, duration, None);
+        assert_eq!(code, Ok(ExitCode::Success));
+        let json: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(&file).expect("readable")).expect("json");
+        let wakers = &json["wakers"];
+        assert_eq!((&wakers["duration_ms"], &wakers["counted"]), (&10_000.0.into(), &7.into()));
+        let by = &wakers["threads"][0]["by"][0];
+        assert_eq!(
+            (&by["name"], &by["call"], &by["count"]),
+            (&"redis".into(), &"send".into(), &7.into())
+        );
     }
 
     #[test]

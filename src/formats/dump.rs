@@ -8,20 +8,25 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::ascii::{ascii, fit};
+use super::text::wakers::{summary, woken_by};
 use super::text::{Page, WIDTH, head, place};
 use super::{dates, json};
 use crate::model::facts::snapshot::{Deadlock, Session, Target};
 use crate::model::facts::tables::{Blocker, BlockerId, Holder, Location, Tables};
+use crate::model::projection::WokenThread;
 use crate::model::projection::held_by;
 use crate::model::projection::waits::WaitsFor;
 use crate::model::vocabulary::frame::{Ns, ThreadKey, ThreadKind};
 use crate::model::vocabulary::role::Role;
 use crate::model::vocabulary::state::State;
+use crate::model::vocabulary::wakeup::Wakeups;
 
 /// Columns of threads' names: what the kernel keeps of one, and as much of a runtime's as leaves
 /// room for what is waited for.
 const NAME_MIN: usize = 15;
 const NAME_MAX: usize = 36;
+/// Maximum wakers of a thread.
+const WAKERS: usize = 5;
 
 /// Returns what a thread waits for, in `room` columns. `None` if the process at the other end does
 /// not fit, without its address.
@@ -51,6 +56,9 @@ pub struct Dump {
     /// In written order; text groups equal stacks.
     pub threads: Vec<DumpThread>,
     pub deadlocks: Arc<[Deadlock]>,
+    /// Who woke threads, if that was counted.
+    pub wakeups: Option<Arc<Wakeups>>,
+    pub wakers: Vec<WokenThread>,
     /// Says what blockers are.
     pub tables: Tables,
 }
@@ -146,6 +154,9 @@ fn write_head(dump: &Dump, count: &str, page: &mut Page<'_>) -> io::Result<()> {
     let took = dump.took_ns as f64 / 1e6;
     page.field("At", &format!("{} UTC, stacks taken within {took:.0} ms", dates::utc(at)))?;
     page.field("Capture", &dump.capture)?;
+    if let Some(wakeups) = &dump.wakeups {
+        page.field("Wakeups", &summary(wakeups))?;
+    }
     dump.notice.as_ref().map_or(Ok(()), |notice| page.field("Notice", notice))
 }
 
@@ -205,6 +216,12 @@ fn write_thread(
         for waits in waiting_for(blocker, &dump.tables, WIDTH - 9) {
             page.line(&format!("{:>9}{waits}", ""))?;
         }
+    }
+    let of_thread = |woken: &&WokenThread| (woken.woken.pid, woken.woken.tid) == (key.pid, key.tid);
+    for by in
+        dump.wakers.iter().find(of_thread).into_iter().flat_map(|woken| &woken.by).take(WAKERS)
+    {
+        page.line(&format!("{:>9}{}", "", woken_by(by, WIDTH - 9)))?;
     }
     Ok(())
 }
@@ -283,6 +300,7 @@ pub fn write_json(dump: &Dump, out: &mut dyn Write) -> io::Result<()> {
         deadlocks: (dump.deadlocks.iter())
             .map(|deadlock| deadlock.threads.iter().map(|t| (t.pid, t.tid)).collect())
             .collect(),
+        wakers: (dump.wakeups.as_ref()).map(|wakeups| json::WakersLine::new(wakeups, &dump.wakers)),
     };
     serde_json::to_writer(&mut *out, &document)?;
     out.write_all(b"\n")
@@ -299,6 +317,8 @@ struct Document<'a> {
     threads: Vec<ThreadLine<'a>>,
     /// Process and thread ids: each thread waits for the next, the last for the first.
     deadlocks: Vec<Vec<(u32, u32)>>,
+    /// Who woke threads; `null` without `--wakers`.
+    wakers: Option<json::WakersLine<'a>>,
 }
 
 #[derive(Serialize)]

@@ -126,6 +126,7 @@ pub fn snapshot() -> Snapshot {
         threads: Arc::new([]),
         deadlocks: Arc::default(),
         observed_waits: Arc::default(),
+        wakeups: None,
         notice: None,
         stopped: false,
     }

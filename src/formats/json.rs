@@ -10,6 +10,7 @@
 
 mod locks;
 mod waits;
+mod wakers;
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -21,7 +22,8 @@ use crate::model::facts::snapshot::{Health, Snapshot, Target};
 use crate::model::facts::tables::{FrameKind, Location, Tables};
 use crate::model::projection::settings::{Filter, Range, Settings};
 use crate::model::projection::{
-    Finding, Group, Node, Ordered, Projection, Totals, Wording, findings, project,
+    Finding, Group, Node, Ordered, Projection, Totals, WokenThread, Wording, findings, project,
+    woken_threads,
 };
 use crate::model::vocabulary::role::Role;
 use crate::model::vocabulary::state::State;
@@ -29,6 +31,7 @@ use crate::model::vocabulary::state::State;
 pub(super) use locks::BlockerLine;
 use locks::{LockLine, StuckLine};
 use waits::WaitLine;
+pub(super) use wakers::WakersLine;
 
 use super::{FRAMELESS, dates};
 
@@ -44,7 +47,8 @@ pub(super) fn render(
     projection: &Projection,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    open_object(&Head::new(snapshot, settings, projection), "groups", out)?;
+    let woken = woken_threads(snapshot, settings);
+    open_object(&Head::new(snapshot, settings, projection, &woken), "groups", out)?;
     let ordered = projection.ordered(settings);
     for (i, group) in ordered.groups().into_iter().enumerate() {
         let group = &projection.groups[group as usize];
@@ -169,6 +173,8 @@ struct Head<'a> {
     deadlocks: Vec<Vec<StuckLine<'a>>>,
     /// What shown threads were found to wait for, the most frequent first.
     waits: Vec<WaitLine<'a>>,
+    /// Who woke threads; `null` without `--wakers`.
+    wakers: Option<WakersLine<'a>>,
 }
 
 /// What costs the program most time, or what is wrong with the measurement.
@@ -192,7 +198,12 @@ impl FindingLine {
 }
 
 impl<'a> Head<'a> {
-    fn new(snapshot: &'a Snapshot, settings: &'a Settings, projection: &'a Projection) -> Head<'a> {
+    fn new(
+        snapshot: &'a Snapshot,
+        settings: &'a Settings,
+        projection: &'a Projection,
+        woken: &'a [WokenThread],
+    ) -> Head<'a> {
         let session = &snapshot.session;
         Head {
             schema: "sampletop/2",
@@ -225,6 +236,7 @@ impl<'a> Head<'a> {
                 .map(|stuck| stuck.iter().map(StuckLine::new).collect())
                 .collect(),
             waits: projection.observed.iter().map(WaitLine::new).collect(),
+            wakers: (snapshot.wakeups.as_ref()).map(|wakeups| WakersLine::new(wakeups, woken)),
         }
     }
 }

@@ -201,6 +201,7 @@ mod tests {
             history: History::default(),
             threads: threads.into(),
             deadlocks: Arc::default(),
+            wakeups: None,
             observed_waits: Arc::default(),
             notice: None,
             stopped: false,

@@ -8,6 +8,7 @@
 //! timed         a run without a screen, behind the interface in `source`
 //! waiting       finds out what threads wait for, on its own thread
 //! looking_up    asks that in a timed run, and keeps the answers
+//! waking        who wakes threads, counted on its own thread for some seconds
 //! projecting    figures of long histories, on their own thread
 //! memory        returns freed memory to the kernel
 //! last_session  keeps the profile of the last session
@@ -26,4 +27,5 @@ mod signals;
 pub mod source;
 pub mod timed;
 mod waiting;
+mod waking;
 mod watch;

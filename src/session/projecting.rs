@@ -131,6 +131,7 @@ mod tests {
             threads: [].into(),
             deadlocks: Arc::default(),
             observed_waits: Arc::default(),
+            wakeups: None,
             notice: None,
             stopped: false,
         };

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::exit_code::{ExitCode, Failure};
 use crate::model::facts::snapshot::{Snapshot, Target};
 use crate::model::projection::waits::{Answer, Asked};
+use crate::model::vocabulary::wakeup::Wakeups;
 
 /// Maximum time that an export waits for names that are still being loaded.
 pub const NAMES_WITHIN: Duration = Duration::from_secs(10);
@@ -24,6 +25,11 @@ pub trait Source {
     fn snapshot(&mut self, named: bool) -> Option<Arc<Snapshot>>;
     /// Returns what these threads wait for, as far as it is found out within `timeout`.
     fn waits(&mut self, asked: Vec<Asked>, timeout: Duration) -> Vec<Answer>;
+    /// Begins to count who wakes threads of the watched processes, for at most this duration. Fails
+    /// with one sentence.
+    fn count_wakeups(&mut self, duration: Duration) -> Result<(), String>;
+    /// Ends that, if its time has not passed yet. `None` if nothing is counted.
+    fn wakeups(&mut self) -> Option<Result<Wakeups, String>>;
     /// Returns a snapshot as `snapshot(true)` does and starts the next one: later observations go
     /// there, and nothing of this one does.
     fn cut(&mut self) -> Option<Arc<Snapshot>>;

@@ -10,12 +10,14 @@ use super::service;
 use super::signals::{self, Caught};
 use super::source::{NAMES_WITHIN, Progress, Request, Source, Waited};
 use super::waiting::observe_once;
+use super::waking::TimedWaking;
 use super::watch::{AGAIN, Aim, Watch};
 use crate::clock;
 use crate::config::{CaptureChoice, Config, Format, Mode};
 use crate::exit_code::{ExitCode, Failure};
 use crate::model::facts::snapshot::{Snapshot, Target};
 use crate::model::projection::waits::{Answer, Asked};
+use crate::model::vocabulary::wakeup::Wakeups;
 
 /// Watches the target while `job` runs. Returns the exit code of the whole run: the COMMAND's own
 /// if there was one and `job` succeeded.
@@ -101,6 +103,7 @@ struct Timed {
     looking_up: Option<LookingUp>,
     _signals: Option<Caught>,
     child_code: Option<ExitCode>,
+    waking: Option<TimedWaking>,
 }
 
 enum Wake {
@@ -133,7 +136,14 @@ impl Timed {
         let answer = move |answers| sender.send(Wake::Answered(answers)).is_ok();
         // Without that thread the output says less.
         let looking_up = looks_up.then(|| LookingUp::start(answer, Instant::now()).ok()).flatten();
-        Timed { watch: Some(watch), wakes, looking_up, _signals: signals, child_code: None }
+        Timed {
+            watch: Some(watch),
+            wakes,
+            looking_up,
+            _signals: signals,
+            child_code: None,
+            waking: None,
+        }
     }
 
     /// Looks up what threads wait for, if it is time. Returns the time until the next look-up.
@@ -268,6 +278,16 @@ impl Source for Timed {
 
     fn waits(&mut self, asked: Vec<Asked>, timeout: Duration) -> Vec<Answer> {
         observe_once(asked, timeout)
+    }
+
+    fn count_wakeups(&mut self, duration: Duration) -> Result<(), String> {
+        let pids = self.living().iter().map(|target| target.pid).collect();
+        self.waking = Some(TimedWaking::begin(pids, duration)?);
+        Ok(())
+    }
+
+    fn wakeups(&mut self) -> Option<Result<Wakeups, String>> {
+        self.waking.take().map(TimedWaking::end)
     }
 
     fn finish(&mut self) -> Option<Arc<Snapshot>> {

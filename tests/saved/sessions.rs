@@ -104,6 +104,7 @@ pub fn snapshot() -> Snapshot {
         threads: Arc::new([]),
         deadlocks: Arc::default(),
         observed_waits: Arc::default(),
+        wakeups: None,
         notice: Some("libx.so has no symbols".into()),
         stopped: true,
     }

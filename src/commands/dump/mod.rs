@@ -8,15 +8,16 @@ use std::time::{Duration, Instant};
 
 use super::lost;
 use super::output::Output;
+use super::wakers::{count_wakeups, wakeups};
 use crate::config::{Config, Dumped, Format};
 use crate::exit_code::{ExitCode, Failure};
 use crate::formats;
 use crate::formats::dump::{Dump, DumpThread};
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::{FrameKind, Location};
-use crate::model::projection::role_of;
 use crate::model::projection::settings::Settings;
 use crate::model::projection::waits::{Answer, Asked};
+use crate::model::projection::{role_of, woken_threads};
 use crate::model::transform::redact::Redactor;
 use crate::model::vocabulary::frame::{Marker, Ns, ThreadKey, ThreadKind};
 use crate::model::vocabulary::role::Role;
@@ -49,6 +50,17 @@ fn dump(
     if what == Dumped::Each && output.format() == Format::Json {
         eprintln!("sampletop: `--each` changes nothing in json, which lists each thread anyway");
     }
+    let wakeups = match config.sampling.wakers {
+        None => None,
+        Some(time) => {
+            count_wakeups(source, time)?;
+            // Before the stacks, so that they show the present.
+            if source.wait(time) == Waited::Interrupted {
+                return Ok(ExitCode::Interrupted);
+            }
+            wakeups(source)?
+        }
+    };
     let started = Instant::now();
     let mut first_tick = None;
     let mut ended = false;
@@ -77,8 +89,12 @@ fn dump(
     source.pause(true);
     let named = source.snapshot(true).ok_or_else(|| lost("dump"))?;
     let took_ns = first_tick.map_or(0, |(_, at)| last.at.saturating_sub(at));
-    let mut snapshot =
-        Snapshot { at: last.at, threads: stacks.threads(&last), ..Snapshot::clone(&named) };
+    let mut snapshot = Snapshot {
+        at: last.at,
+        threads: stacks.threads(&last),
+        wakeups,
+        ..Snapshot::clone(&named)
+    };
     if is_young(&last) {
         let young =
             "the process began less than 5 s before: it may not have started all of its threads";
@@ -196,6 +212,8 @@ fn build_dump(
         notice: snapshot.notice.clone(),
         threads,
         deadlocks: Arc::clone(&snapshot.deadlocks),
+        wakers: woken_threads(snapshot, settings),
+        wakeups: snapshot.wakeups.clone(),
         tables: snapshot.tables.clone(),
     }
 }

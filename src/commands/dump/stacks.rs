@@ -112,6 +112,7 @@ mod tests {
     };
     use crate::model::vocabulary::frame::RawName;
     use crate::model::vocabulary::state::{RawState, State};
+    use crate::model::vocabulary::wakeup::Wakeups;
     use crate::session::source::{Progress, Source, Waited};
 
     const SOON: Duration = Duration::from_millis(10);
@@ -289,6 +290,14 @@ mod tests {
         }
         fn unix_ns(&mut self) -> i128 {
             0
+        }
+        fn count_wakeups(&mut self, _: Duration) -> Result<(), String> {
+            self.asked.push("count");
+            Ok(())
+        }
+        fn wakeups(&mut self) -> Option<Result<Wakeups, String>> {
+            self.asked.push("counted");
+            None
         }
         fn finish(&mut self) -> Option<Arc<Snapshot>> {
             None

@@ -41,6 +41,8 @@ fn dump(threads: Vec<DumpThread>) -> Dump {
         notice: None,
         threads,
         deadlocks: Arc::default(),
+        wakeups: None,
+        wakers: Vec::new(),
         tables: Tables::default(),
     }
 }

@@ -219,6 +219,7 @@ impl Builder {
             threads: Arc::new([]),
             deadlocks: Arc::new([]),
             observed_waits: Arc::default(),
+            wakeups: None,
             notice: about.notice.map(Arc::from),
             stopped: false,
         };

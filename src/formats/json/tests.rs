@@ -32,7 +32,7 @@ fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
 fn the_schema_is_kept_field_by_field() {
     let value = read(&service());
     let head = "schema version host targets modules from till elapsed_ms interval_ms interval_achieved_ms capture metric \
-                rolled_up settings health findings locks deadlocks waits groups";
+                rolled_up settings health findings locks deadlocks waits wakers groups";
     assert_eq!(keys(&value), head.split_whitespace().collect::<Vec<_>>());
     assert_eq!(keys(&value["targets"][0]), ["pid", "command", "runtime"]);
     let health = "ticks samples dropped truncated torn unwind_failed unwind_failed_by recovered throttled late late_p99_us stops \

@@ -209,6 +209,7 @@ pub fn read(file: &[u8]) -> Result<Opened, NotAProfile> {
         threads: threads.into(),
         deadlocks: deadlocks.into(),
         observed_waits: Arc::default(),
+        wakeups: None,
         notice: found.notice,
         stopped: found.stopped,
     };

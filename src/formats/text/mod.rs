@@ -6,6 +6,7 @@
 //! tree     the call tree, down to 1 %; label: names of its lines
 //! locks    deadlocks; what threads waited for, and who held it
 //! waits    files, peers and children that threads were found to wait for
+//! wakers   who woke threads
 //! tables   top 20 by self, the longest waits, states
 //! ```
 //!
@@ -18,6 +19,7 @@ mod locks;
 mod tables;
 mod tree;
 mod waits;
+pub(super) mod wakers;
 pub(super) use tree::Row;
 
 use std::io::{self, Write};
@@ -93,6 +95,7 @@ pub(super) fn render(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()>
     tree::tree(report, page)?;
     locks::locks(report, page)?;
     waits::observed(report, page)?;
+    wakers::wakers(report, page)?;
     tables::top(report, page)?;
     tables::waits(report, page)?;
     tables::states(report, page)?;

@@ -361,3 +361,48 @@ fn dates_follow_the_sessions_clocks() {
     // The longest wait began 1.5 s after the start.
     assert!(part(&text, "10 LONGEST")[1].contains("2.000  2026-01-02 03:04:06.623  io "), "{text}");
 }
+
+#[test]
+fn wakers_of_the_threads_that_were_woken_most() {
+    use crate::model::vocabulary::wakeup::{Cost, Pair, Waker, Wakeups, Woken};
+    let waker = |pid, call| Waker::Thread {
+        pid,
+        tid: pid + 1,
+        name: "poller".into(),
+        process: "redis-server".into(),
+        call,
+    };
+    let pair = |tid, waker, count| Pair { waker, woken: Woken { pid: 42, tid }, count };
+    let mut pairs = vec![
+        pair(43, waker(812, 44), 900),
+        pair(43, waker(42, 202), 90),
+        pair(43, Waker::Interrupt, 9),
+        pair(43, Waker::Hidden { call: 1 }, 1),
+    ];
+    pairs.extend((0..11).map(|nth| pair(100 + nth, Waker::Interrupt, 5)));
+    let wakeups = Wakeups {
+        from: 0,
+        duration_ns: 10 * 1_000_000_000,
+        pairs,
+        lost: 2,
+        seen: 5_000,
+        cost: Cost::Measured(1_200_000),
+    };
+    let snapshot = Snapshot { wakeups: Some(wakeups.into()), ..fixture::snapshot() };
+    let text = on_paper(&snapshot, &fixture::projection(&service()), &Settings::default());
+    let lines = part(&text, "WAKERS  WAKEUPS");
+    assert_eq!(
+        lines[..7],
+        [
+            "  1055 wakeups counted in 10.0 s, 2 lost; 1.2 ms CPU, for 5000 of the host",
+            "           1000  (exited)[43]",
+            "                 woken by redis-server[812] (send) 900 times",
+            "                 woken by poller[43] (futex) 90 times",
+            "                 woken by an interrupt (a timer or a device) 9 times",
+            "                 and one more waker",
+            "              5  (exited)[100]",
+        ]
+    );
+    assert_eq!(lines.last(), Some(&"  and 2 more threads"));
+    assert!(!rendered(&service(), &Settings::default()).contains("WAKERS"));
+}

@@ -11,6 +11,7 @@ use crate::model::vocabulary::frame::{Ns, ThreadKey};
 use crate::model::vocabulary::host_load::HostLoad;
 use crate::model::vocabulary::state::State;
 use crate::model::vocabulary::waits_for::WaitsFor;
+use crate::model::vocabulary::wakeup::Wakeups;
 
 /// The properties of a session that do not change.
 #[derive(Clone, PartialEq, Debug)]
@@ -139,6 +140,8 @@ pub struct Snapshot {
     pub deadlocks: Arc<[Deadlock]>,
     /// What threads were found to wait for so far, if that was looked up.
     pub observed_waits: Arc<[ObservedWait]>,
+    /// Who woke threads of the targets, if that was counted.
+    pub wakeups: Option<Arc<Wakeups>>,
     /// The last failure or change, one sentence (such as: a backend failed and was replaced).
     pub notice: Option<Arc<str>>,
     /// The user has stopped sampling (key X).

@@ -73,6 +73,7 @@ mod trend;
 mod units;
 mod wait_call;
 pub mod waits;
+mod wakers;
 
 #[cfg(test)]
 pub(crate) mod test_projections;
@@ -115,6 +116,7 @@ pub use samples::{Frame, Sample, Samples, samples};
 pub use totals::Totals;
 pub use trend::{RowOf, RowTrend, SLICES};
 pub use units::is_of;
+pub use wakers::{WakersPlace, Who, WokenBy, WokenThread, call_name, woken_threads};
 
 /// Threads that are shown under one name.
 #[derive(Clone, Debug)]
@@ -285,6 +287,39 @@ impl Projection {
             }
         }
         best.map(|(_, node)| node)
+    }
+
+    /// Returns the threads that were in a node for which this holds.
+    pub fn threads_in(&self, is_meant: &dyn Fn(u32) -> bool) -> Vec<ThreadKey> {
+        // Above most nodes are the same ones.
+        let mut known: FxHashMap<u32, bool> = FxHashMap::default();
+        let mut threads: Vec<ThreadKey> = Vec::new();
+        for (thread, node) in &self.seen {
+            let key = self.threads[*thread as usize];
+            if threads.last() == Some(&key) {
+                continue;
+            }
+            let mut path = Vec::new();
+            let mut at = Some(*node);
+            let mut is_in = false;
+            while let Some(node) = at {
+                if let Some(known) = known.get(&node) {
+                    is_in = *known;
+                    break;
+                }
+                path.push(node);
+                if is_meant(node) {
+                    is_in = true;
+                    break;
+                }
+                at = self.parent(node);
+            }
+            known.extend(path.into_iter().map(|node| (node, is_in)));
+            if is_in {
+                threads.push(key);
+            }
+        }
+        threads
     }
 
     /// Returns the duration over which THR and CPU are averaged, ns.

@@ -10,6 +10,7 @@ mod properties;
 mod samples;
 mod trees;
 mod trends;
+mod wakers;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -125,6 +126,7 @@ impl World {
             threads: [].into(),
             deadlocks: Arc::default(),
             observed_waits: Arc::default(),
+            wakeups: None,
             notice: None,
             stopped: false,
         }

@@ -22,8 +22,8 @@ pub const PROCESSES: usize = 1024;
 const NAME_MAX: usize = 15;
 
 /// CPU time of the program for a wakeup of a watched thread, and of another: docs/benchmarks.md.
-const WATCHED_NS: Ns = 185;
-const OTHER_NS: Ns = 68;
+const WATCHED_NS: Ns = 135;
+const OTHER_NS: Ns = 80;
 
 /// Why wakeups cannot be counted: what is missing, and what would help, in one sentence.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -330,6 +330,7 @@ impl Merger {
             threads: self.threads.into_values().collect(),
             deadlocks: self.deadlocks.into(),
             observed_waits: self.observed_waits.into(),
+            wakeups: None,
             notice,
             stopped: false,
         };

@@ -97,6 +97,7 @@ fn recorded_with(run: &Run, limits: Limits) -> Snapshot {
         threads: view.threads,
         deadlocks: Arc::default(),
         observed_waits: Arc::default(),
+        wakeups: None,
         notice: None,
         stopped: false,
     }

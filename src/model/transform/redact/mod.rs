@@ -28,6 +28,7 @@ use crate::model::vocabulary::event::Syscall;
 use crate::model::vocabulary::frame::{Marker, ThreadKind};
 use crate::model::vocabulary::role::Origin;
 use crate::model::vocabulary::thread_name_rules::{UNNAMED, by_rules};
+use crate::model::vocabulary::wakeup::{Pair, Waker, Wakeups};
 pub use words::Key;
 
 /// Shared objects with the same functions on every system, without their versions.
@@ -73,12 +74,25 @@ impl Redactor {
                     ..wait.clone()
                 })
                 .collect(),
+            wakeups: snapshot.wakeups.as_ref().map(|wakeups| self.wakeups(wakeups).into()),
             notice: snapshot
                 .notice
                 .as_ref()
                 .map(|_| "there is a notice, which --redact leaves out".into()),
             ..snapshot.clone()
         }
+    }
+
+    /// Threads of the kernel keep their names.
+    fn wakeups(&mut self, wakeups: &Wakeups) -> Wakeups {
+        let mut redacted = wakeups.clone();
+        for Pair { waker, .. } in &mut redacted.pairs {
+            if let Waker::Thread { name, process, .. } = waker {
+                *name = self.thread(name).into();
+                *process = self.text(process);
+            }
+        }
+        redacted
     }
 
     fn tables(&mut self, tables: &Tables) -> Tables {

@@ -7,6 +7,7 @@ use crate::model::projection::waits::{Asked, Lock, Peer, PeerProcess};
 use crate::model::vocabulary::event::Syscall;
 use crate::model::vocabulary::frame::ThreadKey;
 use crate::model::vocabulary::role::Origin;
+use crate::model::vocabulary::wakeup::{Cost, Woken};
 
 const KEY: Key = Key([7, 8]);
 
@@ -219,6 +220,21 @@ fn a_snapshot_tells_nothing_of_its_program_host_or_user() {
     ];
     let parts =
         Parts { names: names.map(|(name, kind)| (name.into(), kind)).into(), ..Parts::default() };
+    let waker = Waker::Thread {
+        pid: 8,
+        tid: 8,
+        name: "secret-1".into(),
+        process: "secretd".into(),
+        call: 1,
+    };
+    let wakeups = Wakeups {
+        from: 0,
+        duration_ns: 1,
+        pairs: vec![Pair { waker, woken: Woken { pid: 7, tid: 7 }, count: 1 }],
+        lost: 0,
+        seen: 1,
+        cost: Cost::Measured(1),
+    };
     let snapshot = Snapshot {
         session: session.into(),
         targets: [target].into(),
@@ -248,10 +264,11 @@ fn a_snapshot_tells_nothing_of_its_program_host_or_user() {
             at: 1,
         }]
         .into(),
+        wakeups: Some(wakeups.into()),
         notice: Some("secret could not be watched".into()),
         stopped: false,
     };
-    assert_eq!(format!("{snapshot:?}").matches("secret").count(), 11);
+    assert_eq!(format!("{snapshot:?}").matches("secret").count(), 13);
     let redacted = Redactor::new(KEY).snapshot(&snapshot);
     assert!(!format!("{redacted:?}").contains("secret"), "{redacted:?}");
     assert_eq!(redacted.session.host.matches('.').count(), 1);
