@@ -15,6 +15,8 @@ mod keys;
 mod live;
 #[path = "screens/picture.rs"]
 mod picture;
+#[path = "screens/wakers.rs"]
+mod wakers;
 
 use live::*;
 use std::sync::Arc;

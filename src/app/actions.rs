@@ -1,6 +1,6 @@
 //! Implements each action.
 
-use super::event::{Effect, Severity};
+use super::event::{Counted, Effect, Severity};
 use super::filters::Dialog;
 use super::key::Key;
 use super::keymap::{Action, Place};
@@ -9,6 +9,7 @@ use super::picker::Refusal;
 use super::prompt::{self, Ask, Prompt, Question};
 use super::rows::Fold;
 use super::view::View;
+use super::wakers::{self, Wakers};
 use super::{AppState, Overlay, WiderSearch, insight, wait_chain};
 use crate::model::facts::tables::FrameKind;
 use crate::model::projection::settings::{
@@ -84,7 +85,9 @@ impl AppState {
                 self.project();
             }
             Action::IdleHere => self.idle_here(),
-            Action::Interval | Action::StopSampling | Action::UsePtrace if self.config.saved => {
+            Action::Interval | Action::StopSampling | Action::UsePtrace | Action::Wakers
+                if self.config.saved =>
+            {
                 self.say("this is a saved profile: nothing is sampled");
             }
             Action::Interval => {
@@ -114,6 +117,7 @@ impl AppState {
                 }
                 None => self.say("select a call first: a thread group has no stack to copy"),
             },
+            Action::Wakers => return self.count_wakers(),
             Action::UsePtrace => {
                 if self.ptrace_helps {
                     self.overlay = Some(Overlay::Ask(Ask::UsePtrace));
@@ -348,6 +352,60 @@ impl AppState {
 
     fn ask_for(&mut self, question: Question, text: String) {
         self.overlay = Some(Overlay::Prompt(Prompt::new(question, text)));
+    }
+
+    /// Counts who wakes the threads of the row; shows what was counted while another page was open.
+    fn count_wakers(&mut self) -> Vec<Effect> {
+        match &self.wakers {
+            Some(Wakers { counted: None, .. }) => {
+                self.say("still counting who wakes whom");
+                return Vec::new();
+            }
+            Some(Wakers { counted: Some(_), is_shown: false, .. }) => {
+                self.open_wakers();
+                return Vec::new();
+            }
+            _ => {}
+        }
+        if self.target_ended() {
+            self.say("the process has ended: nothing wakes its threads");
+            return Vec::new();
+        }
+        let Some(row) = wakers::row_threads(&self.view) else {
+            self.say("select a group or a call first: its threads are counted");
+            return Vec::new();
+        };
+        self.wakers = Some(Wakers { row, counted: None, is_shown: false });
+        let seconds = wakers::TIME.as_secs();
+        self.say(format!("counting who wakes whom for {seconds} s: at most 0.2 us a wakeup"));
+        vec![Effect::CountWakeups(wakers::TIME)]
+    }
+
+    pub(super) fn show_wakers(&mut self, counted: Result<Box<Counted>, String>) {
+        match (counted, &mut self.wakers) {
+            (Err(sentence), wakers) => {
+                *wakers = None;
+                self.notice = Some((sentence, Severity::Error));
+            }
+            (Ok(counted), Some(wakers)) => {
+                let cost = wakers::cost(&counted.wakeups);
+                wakers.counted = Some(*counted);
+                if self.overlay.is_none() && self.picker.is_none() {
+                    self.open_wakers();
+                    self.say(cost);
+                } else {
+                    self.say(format!("{cost} (u shows them)"));
+                }
+            }
+            (Ok(_), None) => {}
+        }
+    }
+
+    fn open_wakers(&mut self) {
+        if let Some(wakers) = &mut self.wakers {
+            wakers.is_shown = true;
+            self.overlay = Some(Overlay::Wakers(List::default()));
+        }
     }
 
     fn stop_sampling(&mut self) -> Vec<Effect> {

@@ -9,7 +9,8 @@ use crate::config::Screen;
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::projection::settings::{Level, Settings};
 use crate::model::projection::waits::{Answer, Asked};
-use crate::model::projection::{Projection, Projector};
+use crate::model::projection::{Projection, Projector, WokenThread};
+use crate::model::vocabulary::wakeup::Wakeups;
 
 /// The view's configuration at the start.
 #[derive(Clone, Debug)]
@@ -73,6 +74,8 @@ pub enum Input {
     PtraceHelps(bool),
     /// One sentence for the status line.
     Notice(String, Severity),
+    /// The result of an [`Effect::CountWakeups`], or one sentence.
+    Woken(Result<Box<Counted>, String>),
     /// An [`Effect::Export`] ended: the files, which differ only in their extensions, or one
     /// sentence.
     Exported(Result<Vec<PathBuf>, String>),
@@ -119,6 +122,13 @@ pub enum Severity {
     Error,
 }
 
+/// Who woke threads, for all threads of the watched processes.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Counted {
+    pub wakeups: Wakeups,
+    pub threads: Vec<WokenThread>,
+}
+
 /// One process of the picker.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ProcessRow {
@@ -150,6 +160,9 @@ pub enum Effect {
     /// Find out what these threads wait for, then send [`Input::Waits`]. May be skipped where
     /// another request follows.
     AskWaits(Vec<Asked>),
+    /// Count for this duration who wakes the threads of the watched processes, then send
+    /// [`Input::Woken`].
+    CountWakeups(Duration),
     SetInterval(Duration),
     PauseSampling(bool),
     /// Switch to the ptrace backend.

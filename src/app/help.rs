@@ -130,8 +130,8 @@ pub fn measurement(
     lines
 }
 
-/// Wraps ASCII text between words.
-fn wrap(text: &str, cells: usize) -> Vec<String> {
+/// Wraps text between words.
+pub(super) fn wrap(text: &str, cells: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
         match lines.last_mut() {

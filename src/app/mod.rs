@@ -9,6 +9,7 @@
 //! prompt, filters, picker, help   drawn over the view
 //! explain, activity, insight, title  the line about the selected row; those of the header
 //! short_names  names of functions in rows
+//! wakers     who woke the threads of a row
 //! trends     time of the visible rows over the range
 //! ```
 
@@ -33,13 +34,16 @@ pub mod title;
 mod trends;
 pub mod view;
 pub mod wait_chain;
+pub mod wakers;
 
 mod actions;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use event::{AppConfig, Effect, Input, ProcessRow, Projected, READ_WITHIN, Request, Severity};
+pub use event::{
+    AppConfig, Counted, Effect, Input, ProcessRow, Projected, READ_WITHIN, Request, Severity,
+};
 use filters::{Dialog, Outcome};
 use key::{Key, Mouse, MouseKind};
 use keymap::Place;
@@ -49,6 +53,7 @@ use picker::Picker;
 use prompt::{Ask, Prompt};
 use row_path::Expanded;
 use view::View;
+use wakers::Wakers;
 
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::projection::seconds_for_one_percent;
@@ -63,6 +68,8 @@ pub enum Overlay {
     Filters(Dialog),
     Ask(Ask),
     Help(List),
+    /// The page of [`AppState::wakers`].
+    Wakers(List),
 }
 
 /// Rows that one step of the mouse wheel scrolls.
@@ -95,6 +102,8 @@ pub struct AppState {
     /// One sentence on the last line, until the next key.
     pub(crate) notice: Option<(String, Severity)>,
     pub(crate) ptrace_helps: bool,
+    /// Who wakes the threads of a row: being counted, or counted last.
+    wakers: Option<Wakers>,
     /// The window to restore after cumulative counts, ns.
     pub(crate) window: Ns,
     /// The range to restore when the key `0` is pressed again; `None` while `0` is not in effect.
@@ -134,6 +143,7 @@ impl AppState {
             picker: config.pick.then(Picker::default),
             notice: None,
             ptrace_helps: false,
+            wakers: None,
             window,
             before_mark: None,
             wider_search: None,
@@ -232,6 +242,7 @@ impl AppState {
                 }
                 self.notice = Some((text, Severity::Info));
             }
+            Input::Woken(counted) => self.show_wakers(counted),
             Input::Exported(Err(error)) => self.notice = Some((error, Severity::Error)),
         }
         Vec::new()
@@ -255,7 +266,7 @@ impl AppState {
     /// Returns the place that decides what keys do (a prompt or dialog aside).
     pub fn place(&self) -> Place {
         match (&self.overlay, &self.picker) {
-            (Some(Overlay::Help(_)), _) => Place::Help,
+            (Some(Overlay::Help(_) | Overlay::Wakers(_)), _) => Place::Help,
             (_, Some(_)) => Place::Picker,
             _ if self.view.methods_on => Place::Methods,
             _ => Place::Tree,
@@ -266,7 +277,17 @@ impl AppState {
         Layout::new(self.width, self.height, self.view.has_filters())
     }
 
-    pub fn help_lines(&self) -> Vec<help::Line> {
+    /// Returns the lines of the page that is drawn over the view.
+    pub fn page_lines(&self) -> Vec<help::Line> {
+        match (&self.overlay, &self.wakers) {
+            (Some(Overlay::Wakers(_)), Some(wakers)) => {
+                wakers::lines(wakers, &self.view, self.width)
+            }
+            _ => self.help_lines(),
+        }
+    }
+
+    fn help_lines(&self) -> Vec<help::Line> {
         let measurement = self.view.snapshot.as_ref().map(|snapshot| {
             let projection = &self.view.projection;
             let metric = self.view.settings.metric;
@@ -351,8 +372,8 @@ impl AppState {
         if let Some(picker) = &mut self.picker {
             picker.list.show(picker.rows.len(), picker_rows);
         }
-        let (lines, page) = (self.help_lines().len(), self.help_rows());
-        if let Some(Overlay::Help(list)) = &mut self.overlay {
+        let (lines, page) = (self.page_lines().len(), self.help_rows());
+        if let Some(Overlay::Help(list) | Overlay::Wakers(list)) = &mut self.overlay {
             scroll(list, Step::Up(0), lines, page);
         }
     }
@@ -398,9 +419,9 @@ impl AppState {
     fn step(&mut self, step: Step) {
         let rows = usize::from(self.layout().rows);
         let picker_rows = self.picker_rows();
-        if matches!(self.overlay, Some(Overlay::Help(_))) {
-            let (lines, page) = (self.help_lines().len(), self.help_rows());
-            if let Some(Overlay::Help(list)) = &mut self.overlay {
+        if matches!(self.overlay, Some(Overlay::Help(_) | Overlay::Wakers(_))) {
+            let (lines, page) = (self.page_lines().len(), self.help_rows());
+            if let Some(Overlay::Help(list) | Overlay::Wakers(list)) = &mut self.overlay {
                 scroll(list, step, lines, page);
             }
         } else if self.overlay.is_some() {

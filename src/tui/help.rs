@@ -1,4 +1,4 @@
-//! The help page.
+//! The help page, and the page of who wakes whom.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -9,7 +9,7 @@ use crate::app::AppState;
 use crate::app::help::{Line, key_cells};
 
 pub fn draw(buffer: &mut Buffer, screen: Rect, top: usize, app: &AppState, theme: &Theme) {
-    let lines = app.help_lines();
+    let lines = app.page_lines();
     let rows = app.help_rows().min(usize::from(screen.height));
     let keys = key_cells(app.width);
     for (y, line) in lines.iter().skip(top).take(rows).enumerate() {

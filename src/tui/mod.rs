@@ -69,7 +69,9 @@ fn draw_screen(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme)
         return;
     }
     match (&app.overlay, &app.picker) {
-        (Some(Overlay::Help(list)), _) => return help::draw(buffer, screen, list.top, app, theme),
+        (Some(Overlay::Help(list) | Overlay::Wakers(list)), _) => {
+            return help::draw(buffer, screen, list.top, app, theme);
+        }
         (_, Some(picker)) => picker::draw(buffer, screen, picker, app, theme),
         _ => draw_view(buffer, screen, app, theme),
     }
@@ -78,7 +80,7 @@ fn draw_screen(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme)
         Some(Overlay::Prompt(prompt)) => overlay::draw_prompt(buffer, screen, prompt, theme),
         Some(Overlay::Ask(ask)) => overlay::draw_ask(buffer, last, *ask, theme),
         Some(Overlay::Filters(dialog)) => overlay::draw_dialog(buffer, screen, dialog, app, theme),
-        Some(Overlay::Help(_)) | None => {}
+        Some(Overlay::Help(_) | Overlay::Wakers(_)) | None => {}
     }
 }
 

@@ -18,7 +18,8 @@ use std::time::Instant;
 
 use super::projecting::Answer;
 use super::signals::{self, Caught, SIGCONT};
-use super::{last_session, memory, projecting, source, waiting, watch};
+use super::waking::Progress;
+use super::{last_session, memory, projecting, source, waiting, waking, watch};
 use crate::app::Input;
 use crate::config::{Config, Given};
 use crate::exit_code::{ExitCode, Failure};
@@ -37,6 +38,8 @@ pub enum Message {
     Snapshot(Arc<Snapshot>),
     Projected(Answer),
     Waits(Vec<WaitsFor>),
+    /// Wakeups are counted, or were.
+    Waking(Progress),
     /// An awaited process appeared, or can never be watched.
     Found(Result<Begin, Failure>),
     /// SIGINT, SIGTERM or SIGHUP.

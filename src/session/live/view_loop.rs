@@ -13,12 +13,15 @@ use super::projecting::{Answer, Projecting};
 use super::saving::save;
 use super::source::check_observed;
 use super::waiting::Waiting;
-use crate::app::{AppConfig, AppState, Effect, Input, ProcessRow, READ_WITHIN, Severity};
+use super::waking::{self, Progress, Waking};
+use crate::app::{AppConfig, AppState, Counted, Effect, Input, ProcessRow, READ_WITHIN, Severity};
 use crate::config::{Config, TargetSpec, Wanted};
 use crate::exit_code::{ExitCode, Failure};
 use crate::formats::saved::Opened;
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::projection::settings::Settings;
+use crate::model::projection::woken_threads;
+use crate::model::vocabulary::wakeup::Wakeups;
 use crate::tui::pacer::Pacer;
 
 /// Interval at which the list of processes is reread while it is shown.
@@ -49,6 +52,8 @@ pub struct Live<'a> {
     later: VecDeque<Message>,
     projecting: Projecting,
     waiting: Waiting,
+    /// While wakeups are counted.
+    waking: Option<Waking>,
     watch: Option<Box<dyn Watched>>,
     /// CPU time of each process (pid, start) at the last listing, and the time of that listing.
     cpu_before: HashMap<(u32, u64), u64>,
@@ -117,6 +122,7 @@ impl Live<'_> {
             later: VecDeque::new(),
             projecting,
             waiting,
+            waking: None,
             watch,
             cpu_before: HashMap::new(),
             listed: None,
@@ -254,6 +260,12 @@ impl Live<'_> {
                 self.pacer.data();
                 return self.update(Input::Waits(answers));
             }
+            Message::Waking(Progress::Begun) => return None,
+            Message::Waking(Progress::Ended(counted)) => {
+                self.waking = None;
+                self.name_wakers(counted);
+                return None;
+            }
             Message::Found(found) => return self.begin(found),
             Message::Input(input) => input,
         };
@@ -314,6 +326,10 @@ impl Live<'_> {
                     self.waiting.ask(asked, Instant::now());
                     Ok(())
                 }
+                Effect::CountWakeups(time) => {
+                    self.count_wakeups(time);
+                    Ok(())
+                }
                 Effect::SetInterval(interval) => {
                     self.with_watch(|watch| watch.set_interval(interval));
                     Ok(())
@@ -364,6 +380,46 @@ impl Live<'_> {
         if let Some(watch) = &self.watch {
             what(&**watch);
         }
+    }
+
+    /// Counts who wakes the threads of the processes that are watched now.
+    fn count_wakeups(&mut self, time: Duration) {
+        let living = self.last.iter().flat_map(|snapshot| snapshot.living());
+        let processes = living.map(|target| target.pid).collect();
+        let sender = self.sender.clone();
+        let report = move |progress| sender.send(Message::Waking(progress)).is_ok();
+        match waking::start(processes, time, report) {
+            Ok(waking) => self.waking = Some(waking),
+            Err(error) => self.send_woken(Err(format!("cannot start a thread to count: {error}"))),
+        }
+    }
+
+    /// Names wakers and their places on its own thread: that reads all history.
+    fn name_wakers(&mut self, counted: Result<Wakeups, String>) {
+        let (wakeups, last) = match (counted, &self.last) {
+            (Ok(wakeups), Some(last)) => (wakeups, last.clone()),
+            (Ok(_), None) => return,
+            (Err(sentence), _) => return self.send_woken(Err(sentence)),
+        };
+        let asker = self.watch.as_ref().and_then(|watch| watch.asker());
+        let settings = self.app.settings().clone();
+        let sender = self.sender.clone();
+        let thread = std::thread::Builder::new().name("wakers".into()).spawn(move || {
+            let newest = asker.and_then(|asker| asker.snapshot(Duration::ZERO)).unwrap_or(last);
+            let wakeups = Arc::new(wakeups);
+            let with = Snapshot { wakeups: Some(wakeups.clone()), ..Snapshot::clone(&newest) };
+            let threads = woken_threads(&with, &settings);
+            let counted = Counted { wakeups: Wakeups::clone(&wakeups), threads };
+            let _ = sender.send(Message::Input(Input::Woken(Ok(Box::new(counted)))));
+        });
+        if let Err(error) = thread {
+            self.send_woken(Err(format!("cannot start a thread to name wakers: {error}")));
+        }
+    }
+
+    fn send_woken(&mut self, woken: Result<Box<Counted>, String>) {
+        self.send_input(Input::Woken(woken));
+        self.pacer.urgent();
     }
 
     /// Writes the files on its own thread, since it may wait for names.
