@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn other_states_prove_nothing() {
         // The server's process has closed it.
-        let closed = sockets(|line| line.replace("DB70 01", "DB70 05"));
+        let closed = sockets(|line| line.replace("DB70 01 ", "DB70 05 "));
         assert_eq!(closed.pending(986_890), None);
         let has_room = sockets(|line| line.replace("00000000:00000003", "00000000:00000000"));
         assert_eq!(has_room.pending(986_892), None);
