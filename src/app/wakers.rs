@@ -85,13 +85,14 @@ pub fn lines(wakers: &Wakers, view: &View, width: u16) -> Vec<Line> {
         lines.push(Line::Empty);
         let times = times(thread.count);
         lines.push(Line::Heading(format!("{}[{}]: woken {times}", thread.name, thread.woken.tid)));
-        for by in thread.by.iter().take(WAKERS) {
+        let by = thread.lines(WAKERS);
+        for by in by.iter().take(WAKERS) {
             let mut count = by.count.to_string();
             for part in wrap(&text(by, view), cells) {
                 lines.push(Line::Entry(std::mem::take(&mut count), part));
             }
         }
-        if let more @ 1.. = thread.by.len().saturating_sub(WAKERS) {
+        if let more @ 1.. = by.len().saturating_sub(WAKERS) {
             lines.push(Line::Entry(String::new(), format!("and {more} more")));
         }
     }

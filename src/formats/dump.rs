@@ -218,9 +218,8 @@ fn write_thread(
         }
     }
     let of_thread = |woken: &&WokenThread| (woken.woken.pid, woken.woken.tid) == (key.pid, key.tid);
-    for by in
-        dump.wakers.iter().find(of_thread).into_iter().flat_map(|woken| &woken.by).take(WAKERS)
-    {
+    let woken = dump.wakers.iter().find(of_thread).map(|woken| woken.lines(WAKERS));
+    for by in woken.iter().flatten().take(WAKERS) {
         page.line(&format!("{:>9}{}", "", woken_by(by, WIDTH - 9)))?;
     }
     Ok(())

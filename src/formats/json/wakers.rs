@@ -73,6 +73,8 @@ impl<'a> WokenByLine<'a> {
     fn new(by: &'a WokenBy) -> WokenByLine<'a> {
         let (kind, pid, tid, name) = match &by.who {
             Who::Thread { pid, tid, name } => ("thread", Some(*pid), Some(*tid), Some(&**name)),
+            // JSON names each thread.
+            Who::Threads { name, .. } => ("threads", None, None, Some(&**name)),
             Who::Process { pid, name } => ("process", Some(*pid), None, Some(&**name)),
             Who::Hidden => ("hidden", None, None, None),
             Who::KernelThread { tid, name } => ("kernel", None, Some(*tid), Some(&**name)),

@@ -22,10 +22,11 @@ pub fn wakers(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     for thread in threads.iter().take(THREADS) {
         let line = format!("{:>15}  ", thread.count);
         page.line(&(line.clone() + &fit(&thread_name(thread), WIDTH - line.len())))?;
-        for by in thread.by.iter().take(WAKERS) {
+        let lines = thread.lines(WAKERS);
+        for by in lines.iter().take(WAKERS) {
             page.line(&format!("{:>17}{}", "", woken_by(by, WIDTH - 17)))?;
         }
-        more(page, thread.by.len(), WAKERS, 17, "waker")?;
+        more(page, lines.len(), WAKERS, 17, "waker")?;
     }
     more(page, threads.len(), THREADS, 2, "thread")
 }

@@ -95,3 +95,39 @@ fn wakers_that_are_no_thread_of_the_process() {
     ];
     assert_eq!(found, expected);
 }
+
+#[test]
+fn threads_of_a_pool_are_named_together_where_there_are_many() {
+    let by = |name: &str, tid, place: &str, count| WokenBy {
+        who: Who::Thread { pid: 1, tid, name: name.into() },
+        call: Some(FUTEX),
+        place: Some(WakersPlace::Mostly(location(place, false).into())),
+        count,
+    };
+    let interrupt = WokenBy { who: Who::Interrupt, call: None, place: None, count: 6 };
+    let thread = WokenThread {
+        woken: Woken { pid: 1, tid: 9 },
+        name: "pool-9".into(),
+        count: 24,
+        by: vec![
+            interrupt,
+            by("pool-1", 1, "touch", 5),
+            by("pool-2", 2, "touch", 4),
+            by("timer", 4, "expire", 7),
+            by("timer", 5, "other", 1),
+            by("main", 6, "run", 1),
+        ],
+    };
+    let text = |by: &WokenBy| format!("{} {}", by.text(|l| l.function.to_string()), by.count);
+    let lines: Vec<_> = thread.lines(4).iter().map(text).collect();
+    assert_eq!(
+        lines,
+        [
+            "2 threads pool- (futex), mostly in touch 9",
+            "2 threads timer (futex) 8",
+            "an interrupt (a timer or a device) 6",
+            "main[6] (futex), mostly in run 1",
+        ]
+    );
+    assert_eq!(thread.lines(6), thread.by);
+}

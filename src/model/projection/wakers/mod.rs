@@ -14,6 +14,7 @@ use crate::model::projection::samples::{Samples, samples};
 use crate::model::projection::settings::{Range, Settings};
 use crate::model::projection::waits::read_call;
 use crate::model::vocabulary::event::Syscall;
+use crate::model::vocabulary::thread_name_rules::by_rules;
 use crate::model::vocabulary::wakeup::{Waker, Woken};
 use place::Places;
 pub use place::WakersPlace;
@@ -45,6 +46,11 @@ pub enum Who {
         tid: u32,
         name: Arc<str>,
     },
+    /// Threads of a watched process whose names differ in numbers only.
+    Threads {
+        name: String,
+        count: usize,
+    },
     /// A thread of another process, which is shown as one.
     Process {
         pid: u32,
@@ -66,10 +72,47 @@ impl Who {
             Who::Thread { tid: id, name, .. } | Who::Process { pid: id, name } => {
                 format!("{name}[{id}]")
             }
+            Who::Threads { name, count } => format!("{count} threads {name}"),
             Who::Hidden => "a process that cannot be seen from here".into(),
             Who::KernelThread { tid, name } => format!("kernel thread {name}[{tid}]"),
             Who::Interrupt => "an interrupt (a timer or a device)".into(),
         }
+    }
+}
+
+impl WokenThread {
+    /// Returns the wakers in at most `most` lines, if that is possible by naming threads together
+    /// whose names differ in numbers only: those of a pool wake each other.
+    pub fn lines(&self, most: usize) -> Vec<WokenBy> {
+        if self.by.len() <= most {
+            return self.by.clone();
+        }
+        let mut lines: Vec<WokenBy> = Vec::new();
+        let mut places: FxHashMap<(String, Option<u32>), usize> = FxHashMap::default();
+        for by in &self.by {
+            let Who::Thread { name, .. } = &by.who else {
+                lines.push(by.clone());
+                continue;
+            };
+            let name = by_rules(name, &[]);
+            let Some(line) = places.get(&(name.clone(), by.call)) else {
+                places.insert((name, by.call), lines.len());
+                lines.push(by.clone());
+                continue;
+            };
+            let line = &mut lines[*line];
+            let others = match line.who {
+                Who::Threads { count, .. } => count,
+                _ => 1,
+            };
+            line.who = Who::Threads { name, count: others + 1 };
+            line.count += by.count;
+            if line.place != by.place {
+                line.place = None;
+            }
+        }
+        lines.sort_by_key(|line| std::cmp::Reverse(line.count));
+        lines
     }
 }
 
