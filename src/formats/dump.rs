@@ -74,6 +74,8 @@ pub struct DumpThread {
     pub waits_for: Option<WaitsFor>,
     /// The lock or the like that it waits for, and who holds it, if known.
     pub blocker: BlockerId,
+    /// Its wait ends by itself at some time.
+    pub timed: bool,
     /// CPU time since the thread's birth, ns.
     pub cpu_ns: u64,
     /// The stack is proven complete.
@@ -213,7 +215,7 @@ fn write_thread(
     }
     page.line(&line)?;
     if let Some(blocker) = dump.tables.blocker(thread.blocker) {
-        for waits in waiting_for(blocker, &dump.tables, WIDTH - 9) {
+        for waits in waiting_for(blocker, thread.timed, &dump.tables, WIDTH - 9) {
             page.line(&format!("{:>9}{waits}", ""))?;
         }
     }
@@ -238,14 +240,15 @@ fn write_frames(frames: &[(Location, Role)], page: &mut Page<'_>) -> io::Result<
 
 /// `waiting for monitor of com.acme.TaxTable 0x7f5a01c8, held by scheduling-1 (4711)`; where that
 /// is too long, the holder has a line of its own.
-fn waiting_for(blocker: &Blocker, tables: &Tables, width: usize) -> Vec<String> {
+fn waiting_for(blocker: &Blocker, timed: bool, tables: &Tables, width: usize) -> Vec<String> {
     let name = blocker.kind.name_of(blocker.class.as_deref(), blocker.object);
     let thread = match blocker.holder {
         Holder::Thread { thread, name, .. } => format!("{} ({})", tables.name(name), thread.tid),
         _ => String::new(),
     };
     let held = held_by(blocker.kind, blocker.holder, &thread, blocker.pid).unwrap_or_default();
-    let what = format!("waiting for {name}");
+    let limit = if timed { " (with a time limit)" } else { "" };
+    let what = format!("waiting for {name}{limit}");
     match (held.is_empty(), ascii(&format!("{what}, {held}"))) {
         (true, _) => vec![fit(&what, width)],
         (false, whole) if whole.len() <= width => vec![whole.into_owned()],
@@ -263,7 +266,9 @@ fn write_cycles(dump: &Dump, page: &mut Page<'_>) -> io::Result<()> {
             let blocker = thread.and_then(|thread| dump.tables.blocker(thread.blocker));
             let mut line = format!("{:>7} {:<NAME_MIN$}  ", key.tid, fit(name, NAME_MAX));
             let indent = line.len();
-            let lines = blocker.map(|blocker| waiting_for(blocker, &dump.tables, WIDTH - indent));
+            // None of a circle's waits ends by itself.
+            let lines =
+                blocker.map(|blocker| waiting_for(blocker, false, &dump.tables, WIDTH - indent));
             for waits in lines.unwrap_or_default() {
                 page.line(&format!("{line}{waits}"))?;
                 line = " ".repeat(indent);

@@ -13,12 +13,14 @@ use crate::config::{Config, Dumped, Format};
 use crate::exit_code::{ExitCode, Failure};
 use crate::formats;
 use crate::formats::dump::{Dump, DumpThread};
-use crate::model::facts::snapshot::Snapshot;
-use crate::model::facts::tables::{FrameKind, Location};
+use crate::model::facts::snapshot::{Snapshot, ThreadNow};
+use crate::model::facts::tables::{Blocker, FrameKind, Location};
 use crate::model::projection::settings::Settings;
 use crate::model::projection::waits::{Answer, Asked};
 use crate::model::projection::{role_of, woken_threads};
 use crate::model::transform::redact::Redactor;
+use crate::model::vocabulary::blocker::BlockerKind;
+use crate::model::vocabulary::event::Syscall;
 use crate::model::vocabulary::frame::{Marker, Ns, ThreadKey, ThreadKind};
 use crate::model::vocabulary::role::Role;
 use crate::session::source::{Source, Waited};
@@ -195,6 +197,7 @@ fn build_dump(
                     None => answer.waits_for.clone(),
                 }),
                 blocker: now.blocker,
+                timed: tables.blocker(now.blocker).is_some_and(|blocker| is_timed(blocker, now)),
                 cpu_ns: now.run_ns,
                 complete: frames.iter().all(|(frame, _)| frame.kind != FrameKind::Marker),
                 recovered: now.recovered,
@@ -227,4 +230,13 @@ fn marker(marker: Marker) -> Location {
         kind: FrameKind::Marker,
         tier: None,
     }
+}
+/// Returns whether a wait ends by itself. HotSpot may give entering a monitor a time limit, and
+/// then tries again.
+fn is_timed(blocker: &Blocker, now: &ThreadNow) -> bool {
+    /// The system call futex(2) on x86-64, and its argument with the time limit; 0 for none.
+    const FUTEX: i32 = 202;
+    const TIMEOUT: usize = 3;
+    let has_limit = |call: Syscall| call.number == FUTEX && call.args[TIMEOUT] != 0;
+    blocker.kind != BlockerKind::Monitor && now.syscall.is_some_and(has_limit)
 }

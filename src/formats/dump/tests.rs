@@ -19,6 +19,7 @@ fn thread(tid: u32, name: &str, state: State, frames: &[&str]) -> DumpThread {
         state,
         waits_for: (tid == 44).then(|| wait("mutex", "held by worker-3")),
         blocker: BlockerId::NONE,
+        timed: false,
         cpu_ns: 12_345_678,
         complete: true,
         recovered: tid == 44,
@@ -208,6 +209,9 @@ fn only_the_threads_of_a_deadlock_are_written() {
         #2   run  main.c:7  [app]
 ";
     assert_eq!(cycle, expected);
+    dump.threads[1].timed = true;
+    let timed = "waiting for mutex 0x10 (with a time limit), held by thread 44\n";
+    assert_eq!(write(&dump).matches(timed).count(), 1);
 }
 
 #[test]

@@ -57,6 +57,12 @@ pub fn locks(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         if let Some((place, _)) = lock.waiting_in.first() {
             place_lines(page, INDENT, "waits in", place)?;
         }
+        let here = report.projection.waits_for_only(lock).iter().map(|wait| wait.waited_ns).sum();
+        if lock.waited_ns * 10 < here * 9 {
+            let line = format!("{:>23.3}", seconds(here));
+            let words = "waited there in all: not each wait's lock is read";
+            page.line(&format!("{line:INDENT$}{words}"))?;
+        }
         for held in lock.holders.iter().take(HOLDERS) {
             let line = format!("{:>23.3}", seconds(held.waited_ns));
             page.line(&format!("{line:INDENT$}{}", holder_line(lock, held)))?;

@@ -106,6 +106,15 @@ fn locks_that_keep_no_owner_are_listed_and_joins_are_not() {
         "48.000                    holder not known: the lock does not keep it",
     ];
     assert_eq!(locks(&projection), expected);
+    // A lock of which this is known: of some of the waits it was read.
+    let place = projection.busy.waits[0].place.clone();
+    let known = Lock { waiting_in: vec![(place, 9_000)], ..Lock::monitor_of_orders() };
+    projection.locks = vec![Lock { waited_ns: 9 * fixture::MS * 1000, ..known.clone() }];
+    let all = "48.000                    waited there in all: not each wait's lock is read";
+    assert!(locks(&projection).contains(&all.to_owned()), "{:?}", locks(&projection));
+    projection.locks = vec![Lock { waited_ns: 44 * fixture::MS * 1000, ..known }];
+    assert!(!locks(&projection).contains(&all.to_owned()), "nearly all");
+    projection.locks.clear();
     // It began while it was watched.
     projection.busy.waits[0].longest_from += 1_000_000_000;
     assert!(locks(&projection)[0].contains("  1.500  "));

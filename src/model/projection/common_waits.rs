@@ -11,7 +11,7 @@ use super::busy_time::{BusyTime, MemoryTime, Sum};
 use super::columns::NONE;
 use super::fact_reader::{CellKind, Shown};
 use super::filter::Verdicts;
-use super::locks::{Place, Places};
+use super::locks::{Lock, Place, Places, is_same_place};
 use super::observed::{CommonObject, most_common};
 use super::rows::Rows;
 use super::totals::Totals;
@@ -109,12 +109,27 @@ impl Projection {
     pub fn waits_for_locks_without_owner(&self) -> Vec<&CommonWait> {
         let is_known = |wait: &CommonWait| {
             let mut places = self.locks.iter().flat_map(|lock| &lock.waiting_in);
-            places.any(|(place, _)| *place == wait.place)
+            places.any(|(place, _)| is_same_place(place, &wait.place))
         };
         let is_one = |wait: &&CommonWait| {
             wait.state == State::Lock && wait.locked_ns * 2 < wait.waited_ns && !is_known(wait)
         };
         self.busy.waits.iter().filter(is_one).collect()
+    }
+
+    /// Returns the waits in places where no other lock was waited for. Of short waits not every
+    /// lock is read: those in the same place wait for it, too.
+    pub fn waits_for_only(&self, lock: &Lock) -> Vec<&CommonWait> {
+        let is_of = |lock: &Lock, wait: &CommonWait| {
+            lock.waiting_in.iter().any(|(place, _)| is_same_place(place, &wait.place))
+        };
+        let here = |wait: &&CommonWait| {
+            let mut of_place = self.locks.iter().filter(|lock| is_of(lock, wait));
+            wait.state == State::Lock
+                && of_place.next().is_some_and(|first| std::ptr::eq(first, lock))
+                && of_place.next().is_none()
+        };
+        self.busy.waits.iter().filter(here).collect()
     }
 }
 

@@ -7,7 +7,7 @@ use super::{Evidence, Finding, Kind, More, short_span};
 use crate::model::facts::snapshot::ThreadNow;
 use crate::model::facts::tables::{Holder, Location};
 use crate::model::projection::holder_words;
-use crate::model::projection::locks::{is_same_place, noun};
+use crate::model::projection::locks::noun;
 use crate::model::projection::observed::most_common;
 use crate::model::projection::settings::Metric;
 use crate::model::projection::waits::{Asked, Facts, Peer, WaitsFor, describe};
@@ -57,7 +57,7 @@ impl Evidence<'_> {
     pub(super) fn waiting(&self) -> Vec<Finding> {
         let allocator = self.allocator();
         let lock = self.longest_waited_lock();
-        let claimed = lock.map_or(Vec::new(), |lock| self.waits_for_only(lock));
+        let claimed = lock.map_or(Vec::new(), |lock| self.projection.waits_for_only(lock));
         let lock = lock.and_then(|lock| self.lock(lock, &claimed));
         let by_lock = lock.is_some();
         let mut found: Vec<Finding> = lock.into_iter().chain(allocator).collect();
@@ -82,21 +82,6 @@ impl Evidence<'_> {
     /// Returns the lock with most waited time whose holder is known.
     fn longest_waited_lock(&self) -> Option<&Lock> {
         self.projection.locks.iter().find(|lock| lock.main_holder().is_some())
-    }
-
-    /// Returns the waits in places where no other lock was waited for. Of short waits not every
-    /// lock is read: those in the same place wait for it, too.
-    fn waits_for_only(&self, lock: &Lock) -> Vec<&CommonWait> {
-        let is_of = |lock: &Lock, wait: &CommonWait| {
-            lock.waiting_in.iter().any(|(place, _)| is_same_place(place, &wait.place))
-        };
-        let here = |wait: &&CommonWait| {
-            let mut of_place = self.projection.locks.iter().filter(|lock| is_of(lock, wait));
-            wait.state == State::Lock
-                && of_place.next().is_some_and(|first| std::ptr::eq(first, lock))
-                && of_place.next().is_none()
-        };
-        self.projection.busy.waits.iter().filter(here).collect()
     }
 
     /// Says that threads wait for this lock, for much of their time, and who holds it where.
