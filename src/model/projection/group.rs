@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::locks::LockKey;
+use super::lock_identity::LockKey;
 use super::rows::Rows;
 use crate::model::facts::fact::FactKey;
 use crate::model::facts::snapshot::Snapshot;

@@ -8,7 +8,8 @@ use rustc_hash::FxHashMap;
 
 use super::Projection;
 use super::filter::Verdicts;
-use super::locks::{LockKey, Place, Places};
+use super::lock_identity::LockKey;
+use super::places::{Place, Places};
 use super::rows::Rows;
 use crate::model::facts::snapshot::{Snapshot, ThreadNow};
 use crate::model::facts::tables::{Blocker, BlockerId, Holder, Location, Tables};

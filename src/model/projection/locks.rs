@@ -9,6 +9,8 @@ use super::Projection;
 use super::columns::NONE;
 use super::filter::Verdicts;
 use super::holder_words::held_by;
+use super::lock_identity::{LockKey, Sighting, moved};
+use super::places::{Path, Place, Places};
 use super::rows::Rows;
 use crate::model::facts::fact::{FactKey, Weights};
 use crate::model::facts::snapshot::{Deadlock, Snapshot};
@@ -16,7 +18,6 @@ use crate::model::facts::tables::{Blocker, BlockerId, Holder, Location, StackId,
 use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::frame::{Ns, ThreadKey};
 use crate::model::vocabulary::qualified::simple_class;
-use crate::model::vocabulary::role::Role;
 
 /// Maximum locks of a range, those with most waited time.
 const MAX_LOCKS: usize = 20;
@@ -62,21 +63,6 @@ pub struct HeldBy {
     /// [`Projection::locks`].
     pub waits_for: Option<u32>,
 }
-
-/// The user's innermost functions of a stack, at most [`MAX_DEPTH`], outermost first. Where the
-/// user has none, a library's. Empty if that is unknown.
-pub type Place = Vec<Arc<Location>>;
-
-/// Returns whether two places are the same functions, however these were compiled.
-pub(super) fn is_same_place(one: &Place, other: &Place) -> bool {
-    let functions = |place: &'_ Place| -> Vec<(Arc<str>, Arc<str>)> {
-        place.iter().map(|at| (at.function.clone(), at.module.clone())).collect()
-    };
-    functions(one) == functions(other)
-}
-
-/// Maximum functions of a [`Place`].
-const MAX_DEPTH: usize = 3;
 
 /// A thread of a deadlock.
 #[derive(Clone, PartialEq, Debug)]
@@ -146,6 +132,8 @@ impl Lock {
 #[derive(Default)]
 pub(super) struct Waited {
     by_wait: FxHashMap<Wait, Weights>,
+    /// The starts of the first and of the last long wait for each blocker.
+    spans: FxHashMap<BlockerId, (Ns, Ns)>,
 }
 
 /// What facts of waits have in common that are summed up.
@@ -157,27 +145,17 @@ struct Wait {
     cell: u32,
 }
 
-/// What makes two blockers one lock.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct LockKey {
-    pub pid: u32,
-    pub object: u64,
-    pub kind: BlockerKind,
-}
-
-impl LockKey {
-    pub fn of(blocker: &Blocker) -> LockKey {
-        let Blocker { pid, object, kind, .. } = *blocker;
-        LockKey { pid, object, kind }
-    }
-}
-
 impl Waited {
     /// Adds a fact of this cell.
     pub(super) fn add(&mut self, key: &FactKey, cell: u32, weights: &Weights) {
         if key.blocker != BlockerId::NONE {
             let FactKey { blocker, stack, thread, .. } = *key;
             self.by_wait.entry(Wait { blocker, stack, thread, cell }).or_default().add(weights);
+            if weights.longest_ns > 0 {
+                let from = weights.longest_from;
+                let (first, last) = self.spans.entry(blocker).or_insert((from, from));
+                (*first, *last) = (from.min(*first), from.max(*last));
+            }
         }
     }
 
@@ -197,20 +175,32 @@ impl Waited {
             let Some(blocker) = blocker.filter(|found| is_lock(found)) else { continue };
             let key = LockKey::of(blocker);
             let place = places.of(wait.stack);
-            sums.entry(key).or_default().add(blocker, place, wait.thread, weights, &mut places);
+            let sum = sums.entry(key).or_default();
+            sum.add(blocker, place, wait.thread, weights, &mut places);
+            sum.span(self.spans.get(&wait.blocker).copied());
             let of_node = (attached[wait.cell as usize], key, Held::of(blocker.holder));
             of_nodes.entry(of_node).or_insert((blocker.holder, 0)).1 += weights.wall_ns;
             *of_threads.entry((wait.thread, key)).or_default() += weights.wall_ns;
+        }
+        let moved = moved(sums.iter().map(|(key, sum)| sum.sighting(*key)).collect());
+        let newest = |key: LockKey| moved.get(&key).copied().unwrap_or(key);
+        for older in moved.keys() {
+            let older_sum = sums.remove(older).unwrap_or_default();
+            sums.entry(newest(*older)).or_default().join(older_sum);
+        }
+        let mut of_newest: BTreeMap<(ThreadKey, LockKey), u64> = BTreeMap::new();
+        for ((thread, key), ns) in of_threads {
+            *of_newest.entry((thread, newest(key))).or_default() += ns;
         }
         let mut locks: Vec<Lock> =
             sums.into_iter().map(|(key, sum)| sum.lock(key, &places)).collect();
         locks.sort_by_key(|lock| (std::cmp::Reverse(lock.waited_ns), lock.pid, lock.object));
         locks.truncate(MAX_LOCKS);
-        link(&mut locks, &of_threads);
+        link(&mut locks, &of_newest);
         let mut by_node = LocksOfNodes::default();
         for ((node, key, held), (holder, ns)) in of_nodes.into_iter().filter(|(at, _)| at.0 != NONE)
         {
-            let lock = locks.iter().position(|lock| lock.key() == key);
+            let lock = locks.iter().position(|lock| lock.key() == newest(key));
             let wait = lock.map(|lock| NodeWait {
                 lock: lock as u32,
                 held,
@@ -413,6 +403,8 @@ struct Sum {
     /// By location of [`Places`].
     waiting_in: BTreeMap<Path, u64>,
     holders: BTreeMap<(Held, Path), Holding>,
+    /// The starts of its first and of its last wait.
+    span: Option<(Ns, Ns)>,
 }
 
 /// A holder without what differs from wait to wait.
@@ -466,6 +458,36 @@ impl Sum {
         *calls.entry(by).or_default() += ns;
     }
 
+    fn span(&mut self, span: Option<(Ns, Ns)>) {
+        let Some((first, last)) = span else { return };
+        let (known_first, known_last) = self.span.unwrap_or((first, last));
+        self.span = Some((first.min(known_first), last.max(known_last)));
+    }
+
+    fn sighting(&self, key: LockKey) -> Sighting {
+        let place = self.waiting_in.iter().max_by_key(|(_, ns)| **ns);
+        let class = self.class.as_deref().unwrap_or_default().to_owned();
+        let (first, last) = self.span.unwrap_or((0, Ns::MAX));
+        let class_and_place = (class, place.map_or(Path::new(), |(place, _)| place.clone()));
+        Sighting { key, class_and_place, first, last }
+    }
+
+    /// Adds what is known of the same lock at another address.
+    fn join(&mut self, other: Sum) {
+        self.waited_ns += other.waited_ns;
+        self.threads.extend(other.threads);
+        self.longest = self.longest.max(other.longest);
+        other.waiting_in.into_iter().for_each(|(place, ns)| {
+            *self.waiting_in.entry(place).or_default() += ns;
+        });
+        for (key, (holder, ns, calls)) in other.holders {
+            let held = self.holders.entry(key);
+            let (_, waited_ns, known) = held.or_insert((holder, 0, BTreeMap::new()));
+            *waited_ns += ns;
+            calls.into_iter().for_each(|(by, ns)| *known.entry(by).or_default() += ns);
+        }
+    }
+
     fn lock(self, LockKey { pid, object, kind }: LockKey, places: &Places<'_>) -> Lock {
         let (longest_ns, longest_from, longest_thread) = match self.longest {
             Some((ns, std::cmp::Reverse(from), thread)) => (ns, from, thread),
@@ -515,75 +537,5 @@ impl Sum {
             holders,
             holder_count,
         }
-    }
-}
-
-/// A [`Place`] by numbers of [`Rows`].
-type Path = Vec<u32>;
-
-/// Where each stack is.
-pub(super) struct Places<'a> {
-    tables: &'a Tables,
-    rows: &'a Rows,
-    verdicts: &'a Verdicts,
-    known: FxHashMap<StackId, Path>,
-    /// The first location of each function, by its name and module: whether it was compiled, or how
-    /// well, makes no other place.
-    functions: FxHashMap<(Arc<str>, Arc<str>), u32>,
-}
-
-impl<'a> Places<'a> {
-    pub(super) fn new(
-        snapshot: &'a Snapshot,
-        rows: &'a Rows,
-        verdicts: &'a Verdicts,
-    ) -> Places<'a> {
-        Places {
-            tables: &snapshot.tables,
-            rows,
-            verdicts,
-            known: FxHashMap::default(),
-            functions: FxHashMap::default(),
-        }
-    }
-
-    pub(super) fn of(&mut self, stack: StackId) -> Path {
-        if let Some(known) = self.known.get(&stack) {
-            return known.clone();
-        }
-        let frames = self.tables.frames_innermost_first(stack);
-        let locations = frames.flat_map(|frame| self.rows.of_frame(frame).iter().rev().copied());
-        let (mut path, mut of_library) = (Path::new(), None);
-        for location in locations {
-            let Location { function, module, .. } = &**self.rows.location(location);
-            let same = self.functions.entry((function.clone(), module.clone()));
-            let location = *same.or_insert(location);
-            match self.verdicts.of_location(location).role {
-                // A recursion is one function.
-                Role::App if path.last() != Some(&location) => path.push(location),
-                Role::Library => of_library = of_library.or(Some(location)),
-                _ => {}
-            }
-            if path.len() == MAX_DEPTH {
-                break;
-            }
-        }
-        if path.is_empty() {
-            path.extend(of_library);
-        }
-        path.reverse();
-        self.known.insert(stack, path.clone());
-        path
-    }
-
-    /// Returns the call by which a stack leaves the user's code.
-    pub(super) fn exit_of(&self, stack: StackId) -> Option<u32> {
-        let by = self.verdicts.exits().of(stack).by()?;
-        let Location { function, module, .. } = &**self.rows.location(by);
-        Some(self.functions.get(&(function.clone(), module.clone())).copied().unwrap_or(by))
-    }
-
-    pub(super) fn place(&self, path: &Path) -> Place {
-        path.iter().map(|location| self.rows.location(*location).clone()).collect()
     }
 }

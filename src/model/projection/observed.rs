@@ -6,7 +6,7 @@ use rustc_hash::FxHashSet;
 
 use super::fact_reader::Shown;
 use super::filter::Verdicts;
-use super::locks::{Place, Places};
+use super::places::{Place, Places};
 use super::rows::Rows;
 use crate::model::facts::observed_waits::ObservedWait;
 use crate::model::facts::snapshot::Snapshot;

@@ -81,7 +81,8 @@ impl Evidence<'_> {
 
     /// Returns the lock with most waited time whose holder is known.
     fn longest_waited_lock(&self) -> Option<&Lock> {
-        self.projection.locks.iter().find(|lock| lock.main_holder().is_some())
+        let is_held = |lock: &&Lock| lock.kind.is_held() && lock.main_holder().is_some();
+        self.projection.locks.iter().find(is_held)
     }
 
     /// Says that threads wait for this lock, for much of their time, and who holds it where.
@@ -234,7 +235,6 @@ impl Evidence<'_> {
         let class = lock.class.as_deref().map(self.wording.class);
         let noun = noun(lock.kind, class);
         match (lock.kind, class) {
-            (BlockerKind::ThreadEnd, _) => "a thread's end".into(),
             (BlockerKind::OwnedLock | BlockerKind::Parked, Some(_)) => noun,
             (_, Some(_)) => format!("the {noun}"),
             (_, None) => format!("one {noun}"),
@@ -294,7 +294,9 @@ impl Evidence<'_> {
             let node = wait.node;
             return Some(Finding { lost_ns, more, node, ..Finding::new(Kind::Hiccup, text) });
         }
-        if !much || !(long || threads >= QUEUE) {
+        // Many threads may sleep a little all the time.
+        let queue = threads >= QUEUE && wait.state != State::Sleep;
+        if !much || !(long || queue) {
             return None;
         }
         let (who, is_one) = self.who(wait);

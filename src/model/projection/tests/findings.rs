@@ -168,6 +168,12 @@ fn short_waits_are_told_where_one_thread_on_average_waits() {
         let expected = format!("all {threads} http- threads wait in recv: ");
         assert_eq!(says.iter().any(|text| text.starts_with(&expected)), said, "{says:?}");
     }
+    let mut world = World::new();
+    for nth in 0..10 {
+        let stack = "start;serve;forward;libc.so.6!nanosleep";
+        world.fact(&format!("http-{nth}"), stack, State::Sleep, 10 * MS).longest_ns = 5 * MS;
+    }
+    assert_eq!(says(&mut world), Vec::<String>::new());
 }
 
 #[test]

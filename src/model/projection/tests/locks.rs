@@ -223,6 +223,32 @@ fn a_lock_is_named_with_its_holder_where_much_time_waits_for_it() {
 }
 
 #[test]
+fn a_lock_that_a_collector_moved_is_one() {
+    let waited = |alternate: bool| {
+        let mut world = World::new();
+        let held = world.held_by(0x10, "timer", HELD);
+        let lock = |object| {
+            let (kind, class) = (BlockerKind::OwnedLock, Some("a.Sync".into()));
+            Blocker { kind, class, object, ..held.clone() }
+        };
+        for nth in 0..6u64 {
+            let object = if alternate { nth % 2 } else { nth / 3 };
+            world.waits(&format!("http-{}", nth % 3), 100, lock(16 + 16 * object));
+            world.facts.last_mut().expect("just added").1.longest_from = nth * 100 * MS;
+        }
+        let locks = world.project(&mine()).locks;
+        locks
+            .iter()
+            .map(|lock| {
+                (lock.object, lock.waited_ns / MS, lock.threads, lock.holders[0].waited_ns / MS)
+            })
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(waited(false), [(32, 600, 3, 600)]);
+    assert_eq!(waited(true), [(16, 300, 3, 300), (32, 300, 3, 300)]);
+}
+
+#[test]
 fn a_queue_for_a_lock_is_told_although_each_wait_is_short() {
     for (unread, said) in [(9, true), (8, false)] {
         let mut world = World::new();
