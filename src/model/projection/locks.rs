@@ -91,9 +91,13 @@ impl Lock {
         LockKey { pid: self.pid, object: self.object, kind: self.kind }
     }
 
-    /// Returns the known holder for which threads waited longest.
+    /// Returns the known holder for which threads waited longest, where it was known to be.
     pub fn main_holder(&self) -> Option<&HeldBy> {
-        self.holders.iter().find(|held| is_known(held.holder))
+        let first = self.holders.iter().find(|held| is_known(held.holder))?;
+        let same = |held: &&HeldBy| {
+            Held::of(held.holder) == Held::of(first.holder) && !held.place.is_empty()
+        };
+        Some(self.holders.iter().find(same).unwrap_or(first))
     }
 }
 

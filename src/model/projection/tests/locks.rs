@@ -223,6 +223,18 @@ fn a_lock_is_named_with_its_holder_where_much_time_waits_for_it() {
 }
 
 #[test]
+fn a_holder_is_where_it_was_seen_to_be() {
+    let mut world = World::new();
+    let held = world.held_by(0x10, "timer", HELD);
+    let Holder::Thread { thread, name, .. } = held.holder else { panic!("a thread") };
+    let holder = Holder::Thread { thread, name, stack: StackId::EMPTY };
+    world.waits("http-1", 300, Blocker { holder, ..held.clone() });
+    world.waits("http-1", 100, held);
+    let more = says(&mut world).and_then(|found| found.more).expect("a holder").text(80);
+    assert!(more.starts_with("held by timer in Rules::reload > "), "{more}");
+}
+
+#[test]
 fn a_lock_that_a_collector_moved_is_one() {
     let waited = |alternate: bool| {
         let mut world = World::new();
