@@ -31,10 +31,12 @@ use sampletop::model::facts::snapshot::{Health, Session, Snapshot, Target};
 use sampletop::model::facts::tables::{FrameKind, Location, Named};
 use sampletop::model::projection::settings::{Metric, Range, Settings};
 use sampletop::model::projection::{Projector, RowOf};
-use sampletop::model::vocabulary::event::{Counters, Event, Observation, Seen, Tick};
+use sampletop::model::vocabulary::blocker::{BlockerKind, RawBlocker};
+use sampletop::model::vocabulary::event::{Counters, Event, Observation, Seen, Syscall, Tick};
 use sampletop::model::vocabulary::frame::{
     FileId, FrameCode, Ns, RawFrame, RawName, SECOND, ThreadKey,
 };
+use sampletop::process::blockers::{BlockedThread, native_blocker};
 use sampletop::process::mapped_files::Files;
 use sampletop::process::memory::Memory;
 use sampletop::process::threads::{Doing, Tasks, raise_descriptor_limit};
@@ -334,6 +336,51 @@ fn list_6_000_endpoints(bencher: Bencher) {
     let mut program = Program::load().expect("root, and a kernel with BPF iterators");
     bencher.bench_local(|| program.pass().expect("it is loaded").expect("a list").len());
     drop(pairs);
+}
+
+/// Maximum reads of a tick.
+const READS: usize = 200;
+
+/// Measures the reads of one tick: what 200 threads of this process wait for, which wait for as
+/// many others to end.
+#[divan::bench]
+fn read_200_blockers(bencher: Bencher) {
+    let gate = Arc::new(Mutex::new(()));
+    let closed = gate.lock().expect("nobody has it");
+    let waiting: Vec<_> = (0..READS)
+        .map(|_| {
+            let gate = gate.clone();
+            let sleeper = std::thread::spawn(move || drop(gate.lock()));
+            std::thread::spawn(move || sleeper.join().is_ok())
+        })
+        .collect();
+    let pid = std::process::id();
+    let tasks = Tasks::open(pid, 2 * READS + 100).expect("our own threads");
+    let memory = Memory::new(pid);
+    let read = |tid: u32, call: &Syscall| {
+        let thread_id = |tid| Some(tid);
+        let thread = BlockedThread { pid, tid, memory: &memory, thread_id: &thread_id };
+        native_blocker(&thread, call)
+    };
+    let call_of = |tid: u32| match tasks.doing(&mut tasks.thread(tid)) {
+        Ok(Doing::Blocked { call, .. }) => Some(call),
+        _ => None,
+    };
+    let joins = || -> Vec<(u32, Syscall)> {
+        let folder = std::fs::read_dir("/proc/self/task").expect("our own threads");
+        let tids = folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let calls = tids.filter_map(|tid| Some((tid, call_of(tid)?)));
+        let is_join = |found: RawBlocker| found.kind == BlockerKind::ThreadEnd;
+        calls.filter(|(tid, call)| read(*tid, call).is_some_and(is_join)).collect()
+    };
+    let mut found = joins();
+    while found.len() < READS {
+        std::thread::yield_now();
+        found = joins();
+    }
+    bencher.bench_local(|| found.iter().filter_map(|(tid, call)| read(*tid, call)).count());
+    drop(closed);
+    assert!(waiting.into_iter().all(|thread| thread.join().is_ok()));
 }
 
 #[divan::bench(sample_count = 20)]

@@ -248,8 +248,11 @@ fn a_lock_that_a_collector_moved_is_one() {
             world.waits(&format!("http-{}", nth % 3), 100, lock(16 + 16 * object));
             world.facts.last_mut().expect("just added").1.longest_from = nth * 100 * MS;
         }
-        let locks = world.project(&mine()).locks;
-        locks
+        let projection = world.project(&mine());
+        let of_rows = (0..projection.node_count()).flat_map(|node| projection.waits_of(node));
+        assert_eq!(of_rows.map(|wait| wait.waited_ns).sum::<u64>(), 600 * MS);
+        projection
+            .locks
             .iter()
             .map(|lock| {
                 (lock.object, lock.waited_ns / MS, lock.threads, lock.holders[0].waited_ns / MS)
