@@ -346,7 +346,7 @@ const READS: usize = 200;
 #[divan::bench]
 fn read_200_blockers(bencher: Bencher) {
     let gate = Arc::new(Mutex::new(()));
-    let closed = gate.lock().expect("nobody has it");
+    let closed = gate.lock().expect("it is not poisoned");
     let waiting: Vec<_> = (0..READS)
         .map(|_| {
             let gate = gate.clone();

@@ -34,8 +34,12 @@ pub struct Link {
     pub place: String,
 }
 
-/// Returns the row's thread that has waited longest for something whose holder is known.
-fn longest<'a>(view: &'a View, snapshot: &'a Snapshot) -> Option<(&'a ThreadNow, WaitChain<'a>)> {
+/// Returns the row's thread that has waited longest for something whose holder is known, of all of
+/// its threads.
+fn longest<'a>(
+    view: &'a View,
+    snapshot: &'a Snapshot,
+) -> Option<(Vec<&'a ThreadNow>, &'a ThreadNow, WaitChain<'a>)> {
     let mut inside = inside(view, snapshot);
     inside.sort_by_key(|thread| (thread.since, thread.thread));
     let chain = |thread: &'a ThreadNow| {
@@ -44,21 +48,15 @@ fn longest<'a>(view: &'a View, snapshot: &'a Snapshot) -> Option<(&'a ThreadNow,
         let has_threads = !chain.holders.is_empty() || chain.blocker.kind == BlockerKind::RwLock;
         has_threads.then_some((thread, chain))
     };
-    inside.into_iter().find_map(chain)
+    let (thread, chain) = inside.iter().copied().find_map(chain)?;
+    Some((inside, thread, chain))
 }
 
 /// Returns who keeps the selected row's threads from going on, if that is known.
 pub fn chain(view: &View) -> Option<Chain> {
     let snapshot = view.snapshot.as_deref()?;
-    let (thread, chain) = longest(view, snapshot)?;
-    let is_same = |other: &&ThreadNow| {
-        let blocker = snapshot.tables.blocker(other.blocker);
-        blocker.is_some_and(|found| {
-            (found.pid, found.object, found.kind)
-                == (chain.blocker.pid, chain.blocker.object, chain.blocker.kind)
-        })
-    };
-    let count = inside(view, snapshot).into_iter().filter(is_same).count();
+    let (inside, thread, chain) = longest(view, snapshot)?;
+    let count = inside.iter().filter(|other| chain.begins_with(snapshot, other)).count();
     let class = chain.blocker.class.as_deref().map(simple_class);
     let mut links: Vec<Link> = Vec::new();
     let others = |who: String| Link { who, place: String::new() };
@@ -106,7 +104,7 @@ fn link(view: &View, snapshot: &Snapshot, holder: &HolderNow, is_last: bool) -> 
 /// Returns what the last thread of the selected row's chain waits for, to be asked for.
 pub(super) fn asked(view: &View) -> Option<Asked> {
     let snapshot = view.snapshot.as_deref()?;
-    let (_, chain) = longest(view, snapshot)?;
+    let (.., chain) = longest(view, snapshot)?;
     let last = chain.holders.last()?.thread;
     Asked::of(snapshot, snapshot.threads.iter().find(|now| now.thread == last)?)
 }
@@ -114,6 +112,6 @@ pub(super) fn asked(view: &View) -> Option<Asked> {
 /// Returns the row of the first holder of the selected row's chain.
 pub(super) fn holder_of_row(view: &View) -> Option<u32> {
     let snapshot = view.snapshot.as_deref()?;
-    let (_, chain) = longest(view, snapshot)?;
+    let (.., chain) = longest(view, snapshot)?;
     view.projection.node_of_holder(chain.holders.first()?)
 }

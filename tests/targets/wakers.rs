@@ -35,7 +35,7 @@ fn main() {
             started.recv().expect("it is started");
             for item in 0..items {
                 std::thread::sleep(Duration::from_micros(every));
-                sender.send(item).expect("somebody receives");
+                sender.send(item).expect("the channel is open");
             }
             // SAFETY: it has no conditions.
             (unsafe { gettid() }, items)

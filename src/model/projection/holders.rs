@@ -91,6 +91,14 @@ fn known_holder(tables: &Tables, blocker: BlockerId) -> Option<&Blocker> {
     (!matches!(blocker.holder, Holder::Unknown | Holder::Free)).then_some(blocker)
 }
 
+impl WaitChain<'_> {
+    /// Returns whether a thread waits for the same as the one at the beginning.
+    pub fn begins_with(&self, snapshot: &Snapshot, waiting: &ThreadNow) -> bool {
+        let blocker = snapshot.tables.blocker(waiting.blocker);
+        blocker.is_some_and(|found| LockKey::of(found) == LockKey::of(self.blocker))
+    }
+}
+
 impl Projection {
     /// Returns who keeps this thread from going on, and who keeps that one; `None` if that is not
     /// known.

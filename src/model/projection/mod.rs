@@ -73,6 +73,7 @@ mod totals;
 mod tree;
 mod trend;
 mod units;
+mod unnamed;
 mod wait_call;
 pub mod waits;
 mod wakers;
@@ -89,7 +90,7 @@ use std::sync::{Arc, OnceLock};
 use rustc_hash::FxHashMap;
 
 use crate::model::facts::snapshot::{Session, Snapshot, Target};
-use crate::model::facts::tables::{Location, StackId, Tables};
+use crate::model::facts::tables::Location;
 use crate::model::projection::settings::{Grouping, Metric, Settings};
 use crate::model::vocabulary::frame::{Ns, ThreadKey, ThreadKind};
 
@@ -356,30 +357,6 @@ impl fmt::Debug for Projection {
     }
 }
 
-/// Returns the wall time of stacks with frames whose names are still read.
-fn unnamed_ns<'a>(tables: &Tables, cells: impl Iterator<Item = &'a fact_reader::Cell>) -> u64 {
-    let mut known: FxHashMap<StackId, bool> = FxHashMap::default();
-    let mut way = Vec::new();
-    let mut is_unnamed = |stack: StackId| {
-        let mut at = stack;
-        let unnamed = loop {
-            if at == StackId::EMPTY {
-                break false;
-            } else if let Some(unnamed) = known.get(&at) {
-                break *unnamed;
-            }
-            way.push(at);
-            if tables.named(tables.top(at)).pending {
-                break true;
-            }
-            at = tables.parent(at);
-        };
-        known.extend(way.drain(..).map(|at| (at, unnamed)));
-        unnamed
-    };
-    cells.filter(|cell| is_unnamed(cell.stack)).map(|cell| cell.totals.wall_ns).sum()
-}
-
 /// Projects `snapshot`'s history under `settings`. A view that is redrawn repeatedly uses
 /// [`Projector`].
 pub fn project(snapshot: &Snapshot, settings: &Settings) -> Projection {
@@ -478,7 +455,9 @@ impl Projector {
             rank[cells[*at as usize].group as usize]
         });
         let unnamed_ns = match snapshot.health.naming {
-            true => unnamed_ns(&snapshot.tables, order.iter().map(|at| &cells[*at as usize])),
+            true => {
+                unnamed::unnamed_ns(&snapshot.tables, order.iter().map(|at| &cells[*at as usize]))
+            }
             false => 0,
         };
         let woken = rows.wants_core_row(settings.roll_up);

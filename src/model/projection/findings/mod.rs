@@ -103,8 +103,11 @@ impl More {
     fn without(&self, left_out: usize) -> String {
         let functions = self.functions.iter().skip(left_out).cloned().collect::<Vec<_>>();
         let parts = [self.before.clone(), functions.join(" > "), self.after.clone()];
-        let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-        parts.join(" ").replace(" , ", ", ")
+        parts.into_iter().filter(|part| !part.is_empty()).fold(String::new(), |text, part| {
+            // A clause of its own needs no blank before its comma.
+            let blank = if text.is_empty() || part.starts_with(',') { "" } else { " " };
+            text + blank + &part
+        })
     }
 
     /// Returns it as text of at most `cells` characters, if leaving out functions suffices.

@@ -1,0 +1,30 @@
+//! How much time has stacks of which names are still read.
+
+use rustc_hash::FxHashMap;
+
+use super::fact_reader::Cell;
+use crate::model::facts::tables::{StackId, Tables};
+
+/// Returns the wall time of stacks with frames whose names are still read.
+pub(super) fn unnamed_ns<'a>(tables: &Tables, cells: impl Iterator<Item = &'a Cell>) -> u64 {
+    let mut known: FxHashMap<StackId, bool> = FxHashMap::default();
+    let mut way = Vec::new();
+    let mut is_unnamed = |stack: StackId| {
+        let mut at = stack;
+        let unnamed = loop {
+            if at == StackId::EMPTY {
+                break false;
+            } else if let Some(unnamed) = known.get(&at) {
+                break *unnamed;
+            }
+            way.push(at);
+            if tables.named(tables.top(at)).pending {
+                break true;
+            }
+            at = tables.parent(at);
+        };
+        known.extend(way.drain(..).map(|at| (at, unnamed)));
+        unnamed
+    };
+    cells.filter(|cell| is_unnamed(cell.stack)).map(|cell| cell.totals.wall_ns).sum()
+}
