@@ -5,9 +5,9 @@ use jiff::Timestamp;
 use crate::model::facts::snapshot::Session;
 use crate::model::vocabulary::frame::Ns;
 
-/// Converts `at` (CLOCK_MONOTONIC) to ns since 1970, by the session's one pair of clock readings.
+/// Converts `at` (CLOCK_MONOTONIC) to ns since 1970.
 pub fn unix_ns(session: &Session, at: Ns) -> i128 {
-    session.started_unix_ns + i128::from(at) - i128::from(session.started)
+    session.unix_ns(at)
 }
 
 /// Formats `2026-01-02T03:04:05.123Z`.

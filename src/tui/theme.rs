@@ -170,8 +170,7 @@ impl Theme {
 
     /// Formats the wall clock at a moment of the session as `14:03:20` local time.
     pub fn clock(&self, session: &Session, at: Ns) -> String {
-        let unix = session.started_unix_ns + i128::from(at) - i128::from(session.started);
-        match jiff::Timestamp::from_nanosecond(unix) {
+        match jiff::Timestamp::from_nanosecond(session.unix_ns(at)) {
             Ok(time) => time.to_zoned(self.zone.clone()).strftime("%H:%M:%S").to_string(),
             Err(_) => "??:??:??".into(),
         }

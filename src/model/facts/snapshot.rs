@@ -36,6 +36,12 @@ pub struct Session {
 }
 
 impl Session {
+    /// Converts a moment on CLOCK_MONOTONIC to ns since 1970, by the session's one pair of clock
+    /// readings.
+    pub fn unix_ns(&self, at: Ns) -> i128 {
+        self.started_unix_ns + i128::from(at) - i128::from(self.started)
+    }
+
     /// Returns whether another tool took the samples.
     pub fn is_foreign(&self) -> bool {
         self.version.is_empty()

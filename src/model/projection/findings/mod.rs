@@ -233,8 +233,7 @@ pub fn findings(
 
 /// Formats a moment of the session: `14:03:20 UTC`.
 fn utc(session: &Session, at: Ns) -> String {
-    let unix_ns = session.started_unix_ns + i128::from(at) - i128::from(session.started);
-    let of_day = unix_ns.div_euclid(i128::from(SECOND)).rem_euclid(86_400);
+    let of_day = session.unix_ns(at).div_euclid(i128::from(SECOND)).rem_euclid(86_400);
     format!("{:02}:{:02}:{:02} UTC", of_day / 3600, of_day / 60 % 60, of_day % 60)
 }
 
