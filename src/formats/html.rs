@@ -30,7 +30,7 @@ use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::projection::settings::{Level, Settings};
 use crate::model::projection::{
-    Finding, Ordered, Projection, Totals, WaitOfNode, Wording, findings,
+    Finding, Ordered, Projection, Totals, WaitOfNode, written_findings,
 };
 use crate::model::vocabulary::role::Role;
 use crate::model::vocabulary::state::State;
@@ -143,16 +143,7 @@ fn data(
     let data = Data {
         title: trees::title(snapshot),
         conditions: trees::conditions(snapshot, settings, projection),
-        sentences: findings(
-            snapshot,
-            projection,
-            snapshot.session.interval_ns,
-            &|_| None,
-            Wording::WHOLE,
-        )
-        .iter()
-        .map(Finding::sentence)
-        .collect(),
+        sentences: written_findings(snapshot, projection).iter().map(Finding::sentence).collect(),
         head: String::from_utf8_lossy(&head).into_owned(),
         locks: String::from_utf8_lossy(&locks).trim_matches('\n').to_owned(),
         lock_counts: [projection.deadlocks.len(), projection.locks.len()],

@@ -22,8 +22,8 @@ use crate::model::facts::snapshot::{Health, Snapshot, Target};
 use crate::model::facts::tables::{FrameKind, Location, Tables};
 use crate::model::projection::settings::{Filter, Range, Settings};
 use crate::model::projection::{
-    Finding, Group, Node, Ordered, Projection, Totals, WokenThread, Wording, findings, project,
-    woken_threads,
+    Finding, Group, Node, Ordered, Projection, Totals, WokenThread, project, woken_threads,
+    written_findings,
 };
 use crate::model::vocabulary::role::Role;
 use crate::model::vocabulary::state::State;
@@ -221,16 +221,7 @@ impl<'a> Head<'a> {
             rolled_up: settings.roll_up.word(),
             settings: SettingsLine::new(settings, projection),
             health: HealthLine::new(&snapshot.health, session.max_overhead_percent),
-            findings: findings(
-                snapshot,
-                projection,
-                session.interval_ns,
-                &|_| None,
-                Wording::WHOLE,
-            )
-            .iter()
-            .map(FindingLine::new)
-            .collect(),
+            findings: written_findings(snapshot, projection).iter().map(FindingLine::new).collect(),
             locks: projection.locks.iter().map(LockLine::new).collect(),
             deadlocks: (projection.deadlocks.iter())
                 .map(|stuck| stuck.iter().map(StuckLine::new).collect())

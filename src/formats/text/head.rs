@@ -9,7 +9,7 @@ use crate::formats::grouping;
 use crate::formats::rename;
 use crate::model::facts::snapshot::{Session, Target};
 use crate::model::projection::settings::{Level, Metric, Range};
-use crate::model::projection::{Method, Totals, Wording, findings};
+use crate::model::projection::{Method, Totals, written_findings};
 use crate::model::vocabulary::frame::Ns;
 
 /// Writes one line in logfmt, for grep: the target and the three most informative figures.
@@ -47,8 +47,7 @@ pub fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
 /// Writes what matters most, as the live view does above its rows: at most three sentences.
 pub fn sentences(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let Report { snapshot, projection, .. } = report;
-    let interval = snapshot.session.interval_ns;
-    for found in findings(snapshot, projection, interval, &|_| None, Wording::WHOLE) {
+    for found in written_findings(snapshot, projection) {
         for (nth, line) in wrap(&found.sentence(), WIDTH - 2, 4).iter().enumerate() {
             let mark = if nth == 0 { "! " } else { "  " };
             page.line(&format!("{mark}{line}"))?;

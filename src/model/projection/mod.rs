@@ -100,7 +100,9 @@ pub use collapse::{Chain, chain, heaviest, is_drawn, is_small, swallowed_by};
 pub use common_waits::{Busy, CommonWait};
 pub use confidence::{Confidence, HITS_NEEDED, confidence, seconds_for_one_percent};
 pub use filter::role_of;
-pub use findings::{About, Finding, Kind, More, Wording, asked as asked_for_findings, findings};
+pub use findings::{
+    About, Finding, Kind, More, Wording, asked as asked_for_findings, findings, written_findings,
+};
 pub(in crate::model) use group::OF_PROCESS;
 pub use group::{ALL, INTERNAL, NO_MATCH};
 pub use holder_words::{held_by, holder_words};

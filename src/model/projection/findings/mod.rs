@@ -231,6 +231,11 @@ pub fn findings(
     found
 }
 
+/// Returns the sentences as files have them: with whole names, and nothing looked up meanwhile.
+pub fn written_findings(snapshot: &Snapshot, projection: &Projection) -> Vec<Finding> {
+    findings(snapshot, projection, snapshot.session.interval_ns, &|_| None, Wording::WHOLE)
+}
+
 /// Formats a moment of the session: `14:03:20 UTC`.
 fn utc(session: &Session, at: Ns) -> String {
     let of_day = session.unix_ns(at).div_euclid(i128::from(SECOND)).rem_euclid(86_400);
