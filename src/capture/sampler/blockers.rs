@@ -245,6 +245,7 @@ impl Core {
         let moved = wait.has_other_holder(blocker.holder)
             && matches!(blocker.holder, RawHolder::Thread { pid, tid }
                 if pid == blockers.pid && !scan.still_waits(tid));
+        let blocker = wait.with_known_object(blocker);
         blockers.schedule.found(wait, blocker, moved, now);
         Some(blocker)
     }

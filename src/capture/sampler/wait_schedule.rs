@@ -53,6 +53,15 @@ impl Wait {
         }
     }
 
+    /// Adds the object of an earlier read where this one could not prove it: a wait is for one
+    /// object until it ends.
+    pub fn with_known_object(&self, found: RawBlocker) -> RawBlocker {
+        match self.blocker.filter(|last| found.object == 0 && last.kind == found.kind) {
+            Some(RawBlocker { object, class, .. }) => RawBlocker { object, class, ..found },
+            None => found,
+        }
+    }
+
     /// Returns whether the last read found another holder, or none.
     pub fn has_other_holder(&self, holder: RawHolder) -> bool {
         self.blocker.is_none_or(|last| last.holder != holder)
@@ -285,6 +294,17 @@ mod tests {
         let due = [19, 20, 30, 99].map(|now| due(&mut schedule, now, true));
         assert_eq!(due, [vec![], vec![('r', 2)], vec![('r', 1)], vec![]]);
         assert!(schedule.due.is_empty() && schedule.waits.is_empty());
+    }
+
+    #[test]
+    fn a_wait_keeps_its_object_where_a_later_read_cannot_prove_it() {
+        let unproven = held(0, NEW);
+        assert_eq!(unread(1, 0).with_known_object(unproven), unproven);
+        let wait = Wait { blocker: Some(held(0x10, OLD)), ..unread(1, 0) };
+        assert_eq!(wait.with_known_object(unproven), held(0x10, NEW));
+        assert_eq!(wait.with_known_object(held(0x20, NEW)), held(0x20, NEW));
+        let other = RawBlocker { kind: BlockerKind::Semaphore, ..unproven };
+        assert_eq!(wait.with_known_object(other), other);
     }
 
     #[test]

@@ -17,6 +17,8 @@ const SUPERS_MAX: u32 = 64;
 const FIELDS_MAX: u32 = 4096;
 /// Maximum fields remembered, of all classes.
 const KNOWN_MAX: usize = 4096;
+/// The bits of an address of ZGC before JDK 23 that are below its colours.
+const BELOW_COLOURS: u64 = (1 << 42) - 1;
 /// Maximum length of a string, UTF-16 units.
 const STRING_MAX: usize = 64 << 10;
 
@@ -200,6 +202,14 @@ impl Objects {
         }
     }
 
+    /// Returns the same where objects are moved while Java runs. `stale_bits`: where the bits of
+    /// stale references are (ZGC), `None` where objects say that they have moved (Shenandoah).
+    #[cfg(test)]
+    pub fn made_up_moving(stale_bits: Option<u64>) -> Objects {
+        let stale_bits = stale_bits.map_or(StaleBits::None, StaleBits::At);
+        Objects { moved_any_time: true, stale_bits, ..Objects::made_up() }
+    }
+
     /// Returns the object that a reference outside the heap leads to; 0 if there is none.
     pub fn plain(&self, reference: u64) -> u64 {
         if !self.coloured {
@@ -263,8 +273,16 @@ impl Objects {
     /// Whether two addresses are of one object. Before JDK 23 ZGC keeps colours above the address
     /// and maps each of them.
     pub fn same(&self, one: u64, other: u64) -> bool {
-        const BELOW_COLOURS: u64 = (1 << 42) - 1;
         one == other || (self.moved_any_time && (one ^ other) & BELOW_COLOURS == 0)
+    }
+
+    /// Returns the part of an object's address that is the same at all of its addresses.
+    pub fn colourless(&self, object: u64) -> u64 {
+        match self.stale_bits {
+            StaleBits::None => object,
+            _ if self.coloured => object,
+            StaleBits::At(_) | StaleBits::Missing => object & BELOW_COLOURS,
+        }
     }
 
     /// Returns where an object refers to its class: distance from its address and length, bytes.

@@ -67,11 +67,8 @@ struct Entered {
 }
 
 impl Blockers {
-    /// Nothing is read where objects are moved while Java runs (ZGC, Shenandoah): what is read of
-    /// one may be another's by then.
     pub fn of(s: &Structs, layout: &Layout, objects: &Result<Objects, Missing>) -> Blockers {
-        let stand_still = objects.as_ref().is_ok_and(|objects| !objects.moved_any_time);
-        let places = if stand_still { Places::of(s, layout) } else { None };
+        let places = objects.as_ref().ok().and_then(|_| Places::of(s, layout));
         Blockers { places, ..Blockers::default() }
     }
 }
@@ -166,6 +163,10 @@ impl<M: ReadMemory> Jvm<M> {
         places: Places,
         proof: &mut Proof,
     ) -> Option<RawBlocker> {
+        // What a thread enters is read from the thread alone.
+        if self.moves_any_time() && waiter.pending == 0 && !self.is_itself(waiter, proof)? {
+            return None;
+        }
         if waiter.pending != 0 || waiter.waiting != 0 {
             self.monitor(waiter, places, proof)
         } else {
@@ -173,12 +174,19 @@ impl<M: ReadMemory> Jvm<M> {
         }
     }
 
+    /// Whether the collector moves objects while Java code runs.
+    pub fn moves_any_time(&self) -> bool {
+        self.objects.as_ref().is_ok_and(|objects| objects.moved_any_time)
+    }
+
     /// Returns a blocker of this kind whose object is known, or may have been moved.
     fn blocker_at(&mut self, kind: BlockerKind, object: Reference) -> RawBlocker {
         let unknown = RawBlocker { kind, object: 0, class: None, holder: RawHolder::Unknown };
         match object {
             Reference::Object(object) => {
-                RawBlocker { object, class: self.class_of(object), ..unknown }
+                let class = self.class_of(object);
+                let object = self.objects.as_ref().map_or(0, |objects| objects.colourless(object));
+                RawBlocker { object, class, ..unknown }
             }
             Reference::Null | Reference::Stale => unknown,
         }

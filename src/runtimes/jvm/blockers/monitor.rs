@@ -10,6 +10,7 @@
 //! * as anonymous, while the thread still has the object in its lock stack (`LockingMode=2`).
 
 use crate::model::vocabulary::blocker::{BlockerKind, RawBlocker, RawHolder};
+use crate::model::vocabulary::frame::RawName;
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::Jvm;
 use crate::runtimes::jvm::blockers::places::{LockStack, Places};
@@ -27,6 +28,9 @@ const WAIT_FRAMES_MAX: usize = 4;
 /// Bytes of the stack that are copied to find the caller; HotSpot's own frames take some 1,000.
 const STACK_COPIED: usize = 16 << 10;
 const WAITS: [&str; 2] = ["java.lang.Object.wait", "java.lang.Object.wait0"];
+/// In the mark word of an object with a monitor, its address has these lowest bits
+/// (src/hotspot/share/oops/markWord.hpp), unless all monitors are in a table (JDK 26).
+const MONITOR_MARK: u64 = 2;
 const JOIN: &str = "java.lang.Thread.join";
 
 /// What a monitor's owner word says.
@@ -66,6 +70,14 @@ enum Owner {
     Unmounted,
 }
 
+/// What is searched for in lock stacks.
+#[derive(Clone, Copy)]
+enum Locked {
+    Object(u64),
+    /// The object whose mark word leads to this monitor.
+    Monitor(u64),
+}
+
 /// The result of a search among threads.
 enum Search<T> {
     Found(T),
@@ -98,15 +110,57 @@ impl<M: ReadMemory> Jvm<M> {
                 Status::Parked | Status::Other => return None,
             };
         let object = self.monitor_object(monitor, places, proof).unwrap_or(Reference::Stale);
+        let identity = self.identity(monitor, object, places, proof);
         if !enters {
-            return Some(self.in_object_wait(waiter, object, proof));
+            return Some(self.in_object_wait(waiter, object, identity, proof));
         }
         let holder = match proof.holders {
             true => self.owner(waiter, monitor, object, places, proof),
             false => None,
         };
-        let blocker = self.blocker_at(BlockerKind::Monitor, object);
-        Some(RawBlocker { holder: holder.unwrap_or_default(), ..blocker })
+        let (object, class) = identity;
+        let holder = holder.unwrap_or_default();
+        Some(RawBlocker { kind: BlockerKind::Monitor, object, class, holder })
+    }
+
+    /// Returns the address that tells this monitor from others, 0 if it is unknown, and the class
+    /// of its object. Where objects are moved while Java runs, that is the monitor's own address:
+    /// it stays for as long as threads wait, and is known when the object's is not.
+    fn identity(
+        &mut self,
+        monitor: u64,
+        object: Reference,
+        places: Places,
+        proof: &mut Proof,
+    ) -> (u64, Option<RawName>) {
+        match (self.moves_any_time(), object) {
+            (false, Reference::Object(object)) => (object, self.class_of(object)),
+            (false, _) => (0, None),
+            (true, Reference::Object(object)) => (monitor, self.class_of(object)),
+            (true, Reference::Null) => (monitor, None),
+            (true, Reference::Stale) => (monitor, self.class_by_mark(monitor, places, proof)),
+        }
+    }
+
+    /// Returns the class of the object at a stale reference, if that object's mark word leads back
+    /// to the monitor: then no other object was put there.
+    fn class_by_mark(
+        &mut self,
+        monitor: u64,
+        places: Places,
+        proof: &mut Proof,
+    ) -> Option<RawName> {
+        let mut at = monitor.checked_add(places.monitor_object)?;
+        if places.monitor_object_is_handle {
+            at = self.memory.read_u64(at)?;
+        }
+        let object = self.objects.as_ref().ok()?.plain(self.memory.read_u64(at)?);
+        let is_its = |word: Option<u64>| word == Some(monitor | MONITOR_MARK);
+        if object == 0 || !object.is_multiple_of(8) || !is_its(self.memory.read_u64(object)) {
+            return None;
+        }
+        let class = self.class_of(object);
+        class.filter(|_| is_its(proof.word(self, object)))
     }
 
     fn monitor_object(&self, monitor: u64, places: Places, proof: &mut Proof) -> Option<Reference> {
@@ -125,18 +179,21 @@ impl<M: ReadMemory> Jvm<M> {
         &mut self,
         waiter: &Waiter,
         object: Reference,
+        (identity, class): (u64, Option<RawName>),
         proof: &mut Proof,
     ) -> RawBlocker {
         let thread = match object {
             Reference::Object(object) => self.object_field(object, EETOP).is_some(),
-            Reference::Null | Reference::Stale => false,
+            Reference::Stale => true,
+            Reference::Null => false,
         };
         if !thread || self.joins(waiter) != Some(true) {
-            return self.blocker_at(BlockerKind::Notify, object);
+            let kind = BlockerKind::Notify;
+            return RawBlocker { kind, object: identity, class, holder: RawHolder::Unknown };
         }
         let holder = self.holder(object, RawHolder::Free, proof).filter(|_| proof.holders);
-        let blocker = self.blocker_at(BlockerKind::ThreadEnd, object);
-        RawBlocker { holder: holder.unwrap_or_default(), ..blocker }
+        let holder = holder.unwrap_or_default();
+        RawBlocker { kind: BlockerKind::ThreadEnd, object: identity, class, holder }
     }
 
     /// Whether this thread, which is in `Object.wait`, was called by `Thread.join`.
@@ -292,10 +349,13 @@ impl<M: ReadMemory> Jvm<M> {
                 return self.owner_by_address(locker, proof).map(Owner::Thread);
             }
         }
-        let (Reference::Object(object), Some(stack)) = (object, places.lock_stack) else {
-            return None;
+        let stack = places.lock_stack?;
+        let wanted = match object {
+            Reference::Object(object) => Locked::Object(object),
+            Reference::Stale if self.moves_any_time() => Locked::Monitor(monitor),
+            Reference::Stale | Reference::Null => return None,
         };
-        let entry = |jvm: &Self, threads: &[u64]| jvm.lock_stack_entry(threads, object, stack);
+        let entry = |jvm: &Self, threads: &[u64]| jvm.lock_stack_entry(threads, wanted, stack);
         let last = self.blockers.owners.get(&monitor).copied();
         let found = match last.map(|last| (last, entry(self, &[last]))) {
             Some((last, found @ Search::Found(_))) if self.is_thread(last) => found,
@@ -304,15 +364,17 @@ impl<M: ReadMemory> Jvm<M> {
         match found {
             Search::Found((thread, at)) => {
                 // It stays there for as long as the owner is anonymous.
-                proof.word(self, at)?;
+                let object = proof.word(self, at)?;
+                if matches!(wanted, Locked::Monitor(_)) {
+                    proof.word(self, object)?;
+                }
                 Some(Owner::Thread(thread))
             }
             Search::Incomplete => None,
             // Other collectors may have left an old address there; before JDK 24 such threads stay
             // on their carriers.
             Search::None => {
-                let moved = self.objects.as_ref().is_ok_and(|objects| objects.moved_any_time);
-                (places.owner_is_id && !moved).then_some(Owner::Unmounted)
+                (places.owner_is_id && !self.moves_any_time()).then_some(Owner::Unmounted)
             }
         }
     }
@@ -321,7 +383,7 @@ impl<M: ReadMemory> Jvm<M> {
     fn lock_stack_entry(
         &self,
         threads: &[u64],
-        object: u64,
+        wanted: Locked,
         stack: LockStack,
     ) -> Search<(u64, u64)> {
         let Ok(objects) = &self.objects else { return Search::Incomplete };
@@ -340,10 +402,19 @@ impl<M: ReadMemory> Jvm<M> {
         }
         let words = self.words(&entries.iter().map(|(_, at)| Some((*at, 8))).collect::<Vec<_>>());
         complete &= words.iter().all(Option::is_some);
-        let with = entries
-            .iter()
-            .zip(words)
-            .filter(|(_, word)| word.is_some_and(|word| objects.same(word, object)));
+        let is_wanted: Vec<bool> = match wanted {
+            Locked::Object(object) => words
+                .iter()
+                .map(|word| word.is_some_and(|word| objects.same(word, object)))
+                .collect(),
+            Locked::Monitor(monitor) => {
+                let marks: Vec<_> = words.iter().map(|word| word.map(|at| (at, 8))).collect();
+                let marks = self.words(&marks);
+                complete &= marks.iter().all(Option::is_some);
+                marks.iter().map(|mark| *mark == Some(monitor | MONITOR_MARK)).collect()
+            }
+        };
+        let with = entries.iter().zip(is_wanted).filter(|(_, is_wanted)| *is_wanted);
         let with: Vec<(u64, u64)> = with.map(|(entry, _)| *entry).collect();
         match &with[..] {
             // A thread that has locked it twice has it twice.

@@ -3,7 +3,8 @@
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::Jvm;
 use crate::runtimes::jvm::blockers::places::Places;
-use crate::runtimes::jvm::blockers::{KNOWN_MAX, Status};
+use crate::runtimes::jvm::blockers::proof::Proof;
+use crate::runtimes::jvm::blockers::{KNOWN_MAX, Reference, Status};
 use crate::runtimes::jvm::frame_anchors::holds;
 use crate::runtimes::jvm::heap_objects::Declared;
 use crate::runtimes::jvm::java_threads::THREAD;
@@ -28,6 +29,10 @@ pub struct Waiter {
     /// Its `java.lang.Thread`. The collector may have moved it, but what stands here about the
     /// thread was true when it was moved, and since then the thread has waited.
     object: u64,
+    /// Where this object, and another address of it, refer to the thread; 0: not proven.
+    eetops: [u64; 2],
+    /// Where its virtual thread refers to the carrier, and the carrier's object.
+    mounted: Option<(u64, u64)>,
     /// Where the reference to the object is that it is parked on.
     pub parked_on: Option<u64>,
 }
@@ -35,6 +40,7 @@ pub struct Waiter {
 /// What the object of a thread says.
 struct Itself {
     eetop: u64,
+    eetop_at: u64,
     /// Where it refers to what it is parked on, and whether that is null.
     parked_on: u64,
     is_parked: bool,
@@ -71,17 +77,25 @@ impl<M: ReadMemory> Jvm<M> {
             self.forget_stack(thread);
             return None;
         }
+        let mut eetops =
+            [itself.as_ref().filter(|_| proven).map_or(0, |itself| itself.eetop_at), 0];
+        let mut mounted = None;
         let parked_on = |itself: Itself| itself.is_parked.then_some(itself.parked_on);
         let parked_on = match other {
             _ if !proven => None,
             None => itself.and_then(parked_on),
-            Some(other) if self.object_field(other, CARRIER).is_some() => {
-                self.parked_on_of_mounted(other, object)
-            }
-            // The thread's object, of which one reference is stale.
-            Some(other) => {
-                self.itself(other).filter(|itself| itself.eetop == thread).and_then(parked_on)
-            }
+            Some(other) => match self.object_field(other, CARRIER) {
+                Some(carrier) => {
+                    mounted = Some((carrier, object));
+                    self.parked_on_of_mounted(other, carrier, object)
+                }
+                // The thread's object, of which one reference is stale.
+                None => {
+                    let itself = self.itself(other).filter(|itself| itself.eetop == thread);
+                    eetops[1] = itself.as_ref().map_or(0, |itself| itself.eetop_at);
+                    itself.and_then(parked_on)
+                }
+            },
         };
         (pending != 0 || waiting != 0 || parked_on.is_some()).then_some(Waiter {
             sp,
@@ -89,8 +103,29 @@ impl<M: ReadMemory> Jvm<M> {
             pending,
             waiting,
             object,
+            eetops,
+            mounted: mounted.filter(|_| parked_on.is_some()),
             parked_on,
         })
+    }
+
+    /// Whether the memory that was read as the thread's object is still that: where objects are
+    /// moved while Java runs, the collector may have used it again.
+    pub fn is_itself(&self, waiter: &Waiter, proof: &mut Proof) -> Option<bool> {
+        if waiter.eetops[0] == 0 {
+            return Some(false);
+        }
+        proof.objects.push(waiter.object);
+        for eetop in waiter.eetops.into_iter().filter(|eetop| *eetop != 0) {
+            if proof.word(self, eetop)? != waiter.thread {
+                return Some(false);
+            }
+        }
+        let Some((carrier_at, object)) = waiter.mounted else { return Some(true) };
+        let Reference::Object(carrier) = proof.field(self, carrier_at)? else {
+            return Some(false);
+        };
+        Some(self.objects.as_ref().is_ok_and(|objects| objects.same(carrier, object)))
     }
 
     /// Reads base and size of the stack, both monitors, and the references to the
@@ -157,22 +192,23 @@ impl<M: ReadMemory> Jvm<M> {
                 && objects.known_field(object, klass, PARKED_ON) == Some(parked_on)
             {
                 let is_parked = objects.decode(&bytes[width + 8..]) != 0;
-                return Some(Itself { eetop: u64::from_le_bytes(eetop), parked_on, is_parked });
+                let eetop = u64::from_le_bytes(eetop);
+                return Some(Itself { eetop, eetop_at, parked_on, is_parked });
             }
         }
         let (memory, layout) = (&self.memory, &self.layout);
-        let eetop = memory.read_u64(objects.field(memory, layout, object, EETOP)?)?;
+        let eetop_at = objects.field(memory, layout, object, EETOP)?;
+        let eetop = memory.read_u64(eetop_at)?;
         let parked_on = objects.field(memory, layout, object, PARKED_ON)?;
         let is_parked = objects.reference(memory, parked_on)? != 0;
-        Some(Itself { eetop, parked_on, is_parked })
+        Some(Itself { eetop, eetop_at, parked_on, is_parked })
     }
 
-    /// Returns where a virtual thread refers to what it is parked on, if it is mounted on this
-    /// carrier.
-    fn parked_on_of_mounted(&mut self, mounted: u64, carrier: u64) -> Option<u64> {
+    /// Returns where a virtual thread refers to what it is parked on, if it refers to this carrier
+    /// at `on`.
+    fn parked_on_of_mounted(&mut self, mounted: u64, on: u64, carrier: u64) -> Option<u64> {
         let objects = self.objects.as_mut().ok()?;
         let (memory, layout) = (&self.memory, &self.layout);
-        let on = objects.field(memory, layout, mounted, CARRIER)?;
         if !objects.same(objects.reference(memory, on)?, carrier) {
             return None;
         }

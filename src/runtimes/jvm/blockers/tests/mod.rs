@@ -3,6 +3,7 @@
 mod hostile;
 mod locks;
 mod monitors;
+mod moving;
 
 use std::cell::Cell;
 

@@ -1,0 +1,150 @@
+//! Collectors that move objects while Java runs (ZGC, Shenandoah).
+
+use super::*;
+
+/// Where the bits of stale references are, and one of them.
+const STALE_BITS: u64 = 0x3_3000;
+const STALE: u64 = 1 << 45;
+const STACK: LockStack = LockStack { top: 1712, base: 1720 };
+
+fn found_with(world: &World, layout: &Layout, objects: Objects) -> Option<RawBlocker> {
+    let mut jvm = jvm_with(world, layout);
+    jvm.objects = Ok(objects);
+    jvm.blockers.places.as_mut().expect("places").lock_stack = Some(STACK);
+    let found = jvm.blocker_on_stack(SP);
+    if let Some(class) = found.and_then(|found| found.class) {
+        assert_eq!(jvm.names.thread(class).as_deref(), Some("com.acme.TaxTable"));
+    }
+    found
+}
+
+fn under_zgc(world: &World, layout: &Layout) -> Option<RawBlocker> {
+    found_with(world, layout, Objects::made_up_moving(Some(STALE_BITS)))
+}
+
+fn under_shenandoah(world: &World, layout: &Layout) -> Option<RawBlocker> {
+    found_with(world, layout, Objects::made_up_moving(None))
+}
+
+/// Returns a world in which references with one of these bits are stale.
+fn world_with_stale(layout: &Layout, bits: u64) -> World {
+    let world = world(layout);
+    world.word(STALE_BITS, bits);
+    world
+}
+
+#[test]
+fn a_monitor_has_its_own_address_and_its_owner() {
+    let layout = layout_17();
+    let world = world_with_stale(&layout, STALE);
+    world.word(WAITER + PENDING, MONITOR);
+    world.word(MONITOR + MONITOR_OWNER, OTHER);
+    for found in [under_zgc(&world, &layout), under_shenandoah(&world, &layout)] {
+        let found = found.expect("it waits");
+        assert_eq!((found.object, found.holder), (MONITOR, OTHER_HOLDS));
+        assert!(found.class.is_some());
+    }
+}
+
+#[test]
+fn the_class_of_a_stale_object_is_known_if_its_mark_leads_back() {
+    let layout = layout_17();
+    // Every reference to the lock is stale.
+    let world = world_with_stale(&layout, LOCK);
+    world.word(WAITER + PENDING, MONITOR);
+    world.word(MONITOR + MONITOR_OWNER, OTHER);
+    let known = |mark: u64| {
+        world.word(LOCK, mark);
+        let found = under_zgc(&world, &layout).expect("it waits");
+        assert_eq!((found.object, found.holder), (MONITOR, OTHER_HOLDS));
+        found.class.is_some()
+    };
+    assert!(known(MONITOR | 2));
+    for mark in [0, 1, MONITOR, MONITOR | 3, (MONITOR + 0x100) | 2] {
+        assert!(!known(mark), "{mark:x}: another object may be there");
+    }
+}
+
+#[test]
+fn an_anonymous_owner_is_found_by_the_mark_of_what_it_has_locked() {
+    let layout = layout_17();
+    let world = world_with_stale(&layout, LOCK);
+    // Where the collector has moved the lock to.
+    const MOVED: u64 = 0x3_4000;
+    world.word(WAITER + PENDING, MONITOR);
+    world.word(MONITOR + MONITOR_OWNER, 1);
+    world.put(OTHER + STACK.top, &(1720u32 + 8).to_le_bytes());
+    world.word(OTHER + STACK.base, MOVED);
+    let holder = || under_zgc(&world, &layout).expect("it waits").holder;
+    assert_eq!(holder(), RawHolder::Unknown, "it has locked another object");
+    world.word(MOVED, MONITOR | 2);
+    assert_eq!(holder(), OTHER_HOLDS);
+    world.word(OTHER + STACK.base, 1 << 50);
+    assert_eq!(holder(), RawHolder::Unknown, "unreadable");
+}
+
+#[test]
+fn a_lock_at_a_stale_reference_is_unknown() {
+    let layout = layout_17();
+    let world = world_with_stale(&layout, STALE);
+    park(&world, &layout, "java/util/concurrent/locks/ReentrantLock$NonfairSync");
+    world.word(LOCK + LOCK_OWNER_AT, OTHER + OBJECT);
+    symbol(&world, &layout, LOCK_CLASS + 0x1000, "com/acme/TaxTable");
+    let found = under_zgc(&world, &layout).expect("it waits");
+    assert_eq!((found.object, found.holder), (LOCK, OTHER_HOLDS));
+    // Only the reference to the owner is stale, then that to the lock, too.
+    world.word(STALE_BITS, OBJECT & !LOCK);
+    let found = under_zgc(&world, &layout).expect("it waits");
+    assert_eq!((found.object, found.holder), (LOCK, RawHolder::Unknown));
+    world.word(STALE_BITS, LOCK);
+    let found = under_zgc(&world, &layout).expect("it waits");
+    assert_eq!((found.object, found.class, found.holder), (0, None, RawHolder::Unknown));
+}
+
+#[test]
+fn a_lock_that_has_moved_is_unknown() {
+    let layout = layout_17();
+    let world = world(&layout);
+    park(&world, &layout, "com/acme/TaxTable");
+    world.word(LOCK + LOCK_OWNER_AT, OTHER + OBJECT);
+    let found = under_shenandoah(&world, &layout).expect("it waits");
+    assert_eq!((found.object, found.holder), (LOCK, OTHER_HOLDS));
+    for object in [LOCK, OTHER + OBJECT, WAITER + OBJECT] {
+        world.word(object, 0x3_4003);
+        let found = under_shenandoah(&world, &layout);
+        let unknown = found.is_none_or(|found| {
+            (found.object, found.class, found.holder) == (0, None, RawHolder::Unknown)
+        });
+        assert!(unknown, "{object:x}: {found:?}");
+        world.word(object, 1);
+    }
+}
+
+/// Memory in which the collector uses the waiter's old object again after some reads.
+struct UsedAgain<'w>(&'w World, Cell<u32>);
+
+impl ReadMemory for UsedAgain<'_> {
+    fn read(&self, address: u64, buf: &mut [u8]) -> usize {
+        if address == WAITER + OBJECT + EETOP_AT {
+            self.1.set(self.1.get() + 1);
+            if self.1.get() > 1 {
+                self.0.word(WAITER + OBJECT + EETOP_AT, 0x77);
+            }
+        }
+        self.0.read(address, buf)
+    }
+}
+
+#[test]
+fn what_was_the_threads_object_and_is_no_more_says_nothing() {
+    let layout = layout_17();
+    for moves in [false, true] {
+        let world = world(&layout);
+        park(&world, &layout, "com/acme/TaxTable");
+        let mut jvm = jvm_with(UsedAgain(&world, Cell::new(0)), &layout);
+        if moves {
+            jvm.objects = Ok(Objects::made_up_moving(Some(STALE_BITS)));
+        }
+        assert_eq!(jvm.blocker_on_stack(SP).is_some(), !moves, "{moves}");
+    }
+}
