@@ -59,7 +59,7 @@ const BUSY_HOST: f64 = 50.0;
 /// The collectors' share of the target's CPU time is told from this share on, percent.
 const MANY_COLLECTIONS: f64 = 5.0;
 /// And if they use this part of a core: of a program at rest a share says nothing.
-const BUSY_COLLECTORS: f64 = 0.01;
+const BUSY_COLLECTORS: f64 = 0.1;
 
 enum Line {
     Target,

@@ -1,4 +1,4 @@
-//! The history line: active threads over the last minutes, the shown range in brackets.
+//! The history line: busy threads over the last minutes, the shown range in brackets.
 //!
 //! A bar covers a fixed span of the session: past bars keep their height and move by whole cells. A
 //! frozen line does not move.
@@ -14,7 +14,7 @@ const SPANS: [u64; 4] = [60, 120, 300, SECONDS as u64];
 
 /// Cells for the words at the end of the line, enough for the longest, so that no figure moves the
 /// bars.
-const WORDS: usize = 33;
+const WORDS: usize = 35;
 
 pub fn draw(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
     // The label, two cells for the brackets, and one at the end of the line.
@@ -61,7 +61,7 @@ pub fn draw(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
     let max = activity.highest((end * step).saturating_sub(step * cells), now).unwrap_or(0.0);
     let end = if app.is_frozen() { "   " } else { "now" };
     let max = if max < 0.05 { "0".into() } else { average(f64::from(max)) };
-    let words = format!("{end}  active thr 0-{}, max {max}", whole(scale));
+    let words = format!("{end}  busy threads 0-{}, max {max}", whole(scale));
     debug_assert!(width(&words) <= WORDS, "{words}");
     pen.put(&words, theme.dim());
 }

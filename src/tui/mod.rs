@@ -3,7 +3,7 @@
 //! ```text
 //! header     4321 java -jar shop.jar @node7        LIVE wall 14:03:20-14:03:50 (30s) perf
 //!            cpu 2.0 of 4  thr 214: run 2 rdy 0 ...
-//! history    10m ▁▁▁▂▁▁█▂▁▁▁[▂▂▂]now  active thr, max 61
+//! history    10m ▁▁▁▂▁▁█▂▁▁▁[▂▂▂]now  busy threads 0-100, max 61
 //! header     10ms(10)  lost 0  trunc 0.1%  own 0.4%  stops 0    idle hidden: 207 thr (i)
 //! columns    TOTAL%  SELF%  THR  CPU STATE     FUNCTION, :line
 //! tree         84.1    0.0  6.1  2.0 io  62%  ▾ http-nio-exec-               12 threads

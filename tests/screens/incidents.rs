@@ -279,7 +279,7 @@ fn one_collection_in_a_program_at_rest_is_no_trouble() {
         live.send(Input::Snapshot(Arc::new(World::new(scripts).run(40 * SECOND).snapshot())));
         live.screen()
     };
-    let (rest, busy) = (screen(400), screen(20));
+    let (rest, busy) = (screen(20), screen(5));
     assert!(!rest.contains("gc ") && rest.contains("nothing"), "{rest}");
     assert!(busy.contains("gc 100 %"), "{busy}");
 }

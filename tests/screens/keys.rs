@@ -155,14 +155,14 @@ fn a_frozen_screen_stands_still_and_gets_names() {
     assert_eq!(live.screen(), frozen, "the history line stands still, too");
     assert!(live.press(" ").screen().contains("LIVE"));
     let without_history =
-        |s: &str| s.lines().filter(|l| !l.contains("active thr")).collect::<Vec<_>>().join("\n");
+        |s: &str| s.lines().filter(|l| !l.contains("busy threads")).collect::<Vec<_>>().join("\n");
     assert_ne!(without_history(&live.screen()), without_history(&frozen));
 }
 
 /// The span of the line, what a full bar stands for, and the bars.
 fn bars(live: &Live) -> (String, String, Vec<char>) {
     let screen = live.screen();
-    let line = screen.lines().find(|l| l.contains("active thr")).expect("the history line");
+    let line = screen.lines().find(|l| l.contains("busy threads")).expect("the history line");
     let (bars, words) = line.split_once("now").expect("it is live");
     let scale = words.split_once(',').expect("a scale").0.to_owned();
     (bars[..6].to_owned(), scale, bars[6..].chars().filter(|c| !"[]".contains(*c)).collect())
