@@ -351,7 +351,7 @@ impl<'a> ThreadLine<'a> {
             state: thread.state.word(),
             waits_for: thread.waits_for.as_ref().map(WaitsFor::to_string),
             blocker: (tables.blocker(thread.blocker))
-                .map(|blocker| json::BlockerLine::new(blocker, tables)),
+                .map(|blocker| json::BlockerLine::new(blocker, thread.timed, tables)),
             cpu_ms: json::Rounded::ms(thread.cpu_ns),
             complete: thread.complete,
             recovered: thread.recovered,

@@ -17,6 +17,7 @@ pub struct LockLine<'a> {
     class: Option<&'a str>,
     waited_ms: Rounded,
     threads: u32,
+    waiting_now: u32,
     longest_ms: Rounded,
     waiting_in: Vec<PlaceLine<'a>>,
     held_by: Vec<HeldByLine<'a>>,
@@ -31,6 +32,7 @@ impl<'a> LockLine<'a> {
             class: lock.class.as_deref(),
             waited_ms: Rounded::ms(lock.waited_ns),
             threads: lock.threads,
+            waiting_now: lock.waiting_now,
             longest_ms: Rounded::ms(lock.longest_ns),
             waiting_in: lock
                 .waiting_in
@@ -108,10 +110,12 @@ pub struct BlockerLine<'a> {
     object: String,
     class: Option<&'a str>,
     holder: HolderLine<'a>,
+    /// The wait ends by itself.
+    has_time_limit: bool,
 }
 
 impl<'a> BlockerLine<'a> {
-    pub fn new(blocker: &'a Blocker, tables: &'a Tables) -> BlockerLine<'a> {
+    pub fn new(blocker: &'a Blocker, has_time_limit: bool, tables: &'a Tables) -> BlockerLine<'a> {
         let name = match blocker.holder {
             Holder::Thread { name, .. } => &**tables.name(name),
             _ => "",
@@ -121,6 +125,7 @@ impl<'a> BlockerLine<'a> {
             object: object(blocker.object),
             class: blocker.class.as_deref(),
             holder: HolderLine::new(blocker.holder, name),
+            has_time_limit,
         }
     }
 }

@@ -14,7 +14,7 @@ const HOLDERS: usize = 3;
 /// Maximum lines of a place.
 const PLACE_LINES: usize = 4;
 /// Columns before what is waited for.
-const INDENT: usize = 43;
+const INDENT: usize = 48;
 
 /// Writes each deadlock as the circle of its threads.
 pub fn deadlocks(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
@@ -46,11 +46,15 @@ pub fn locks(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     if locks.is_empty() && without_owner.is_empty() {
         return Ok(());
     }
-    page.title("LOCKS    SECONDS WAITED  THREADS  LONGEST  WHAT, and who held it meanwhile")?;
+    page.title("LOCKS    SECONDS WAITED  THREADS  NOW  LONGEST  WHAT, and who held it meanwhile")?;
     for lock in locks.iter().take(LOCKS) {
         let longest = at_least(report, lock.longest_ns, lock.longest_from);
-        let mut line =
-            format!("{:>23.3}  {:>7}  {longest:>7}  ", seconds(lock.waited_ns), lock.threads);
+        let mut line = format!(
+            "{:>23.3}  {:>7}  {:>3}  {longest:>7}  ",
+            seconds(lock.waited_ns),
+            lock.threads,
+            lock.waiting_now
+        );
         let what = lock.kind.name_of(lock.class.as_deref(), lock.object);
         line.push_str(&fit(&what, WIDTH - line.len()));
         page.line(&line)?;
@@ -83,8 +87,12 @@ fn lock_without_owner(
     page: &mut Page<'_>,
 ) -> io::Result<()> {
     let longest = at_least(report, wait.longest_ns, wait.longest_from);
-    let mut line =
-        format!("{:>23.3}  {:>7}  {longest:>7}  ", seconds(wait.waited_ns), wait.threads);
+    let mut line = format!(
+        "{:>23.3}  {:>7}  {:>3}  {longest:>7}  ",
+        seconds(wait.waited_ns),
+        wait.threads,
+        ""
+    );
     let object = wait.observed_object();
     let holder = match &object {
         Some(object) if object.waits_for.what == "lock" => {

@@ -101,16 +101,16 @@ fn locks_that_keep_no_owner_are_listed_and_joins_are_not() {
         bursts: None,
     }];
     let expected = [
-        "48.000       12   >1.500  lock 0x10",
+        "48.000       12        >1.500  lock 0x10",
         "waits in touch",
-        "48.000                    holder not known: the lock does not keep it",
+        "48.000                         holder not known: the lock does not keep it",
     ];
     assert_eq!(locks(&projection), expected);
     // A lock of which this is known: of some of the waits it was read.
     let place = projection.busy.waits[0].place.clone();
     let known = Lock { waiting_in: vec![(place, 9_000)], ..Lock::monitor_of_orders() };
     projection.locks = vec![Lock { waited_ns: 9 * fixture::MS * 1000, ..known.clone() }];
-    let all = "48.000                    waited there in all: not each wait's lock is read";
+    let all = "48.000                         waited there in all: not each wait's lock is read";
     assert!(locks(&projection).contains(&all.to_owned()), "{:?}", locks(&projection));
     projection.locks = vec![Lock { waited_ns: 44 * fixture::MS * 1000, ..known }];
     assert!(!locks(&projection).contains(&all.to_owned()), "nearly all");

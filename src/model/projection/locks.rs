@@ -36,6 +36,8 @@ pub struct Lock {
     pub waited_ns: u64,
     /// Number of threads that waited.
     pub threads: u32,
+    /// Number of these that wait for it at the snapshot's end.
+    pub waiting_now: u32,
     /// The longest unbroken wait, ns; its start, and its thread.
     pub longest_ns: u64,
     pub longest_from: Ns,
@@ -122,6 +124,7 @@ impl Lock {
             class: Some("com.shop.OrderBook".into()),
             waited_ns: 10,
             threads: 2,
+            waiting_now: 1,
             longest_ns: 5,
             longest_from: 0,
             longest_thread: ThreadKey::unknown(1),
@@ -201,6 +204,18 @@ impl Waited {
         locks.sort_by_key(|lock| (std::cmp::Reverse(lock.waited_ns), lock.pid, lock.object));
         locks.truncate(MAX_LOCKS);
         link(&mut locks, &of_newest);
+        let mut waiting_now: FxHashMap<LockKey, u32> = FxHashMap::default();
+        for now in &*snapshot.threads {
+            if let Some(blocker) = snapshot.tables.blocker(now.blocker) {
+                let key = newest(LockKey::of(blocker));
+                if of_newest.contains_key(&(now.thread, key)) {
+                    *waiting_now.entry(key).or_default() += 1;
+                }
+            }
+        }
+        for lock in &mut locks {
+            lock.waiting_now = waiting_now.get(&lock.key()).copied().unwrap_or(0);
+        }
         let mut by_node = LocksOfNodes::default();
         for ((node, key, held), (holder, ns)) in of_nodes.into_iter().filter(|(at, _)| at.0 != NONE)
         {
@@ -539,6 +554,7 @@ impl Sum {
             longest_thread,
             waiting_in,
             holders,
+            waiting_now: 0,
             holder_count,
         }
     }

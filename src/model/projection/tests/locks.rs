@@ -77,6 +77,34 @@ fn the_sentence_about_a_lock_says_what_its_holder_waits_for() {
 }
 
 #[test]
+fn threads_that_wait_at_the_end_are_counted() {
+    let mut world = World::new();
+    let held = world.held_by(0x10, "timer", HELD);
+    let again = world.held_by(0x10, "admin", HELD);
+    let other = world.held_by(0x20, "timer", HELD);
+    let waits = [("http-1", held), ("http-2", again), ("http-3", other)];
+    let waiting = waits.map(|(thread, lock)| {
+        let blocker = world.waits(thread, 100, lock);
+        let (FactKey { thread, name, stack, .. }, _) = *world.facts.last().expect("just added");
+        let state = RawState::Known(State::Lock);
+        let (since, syscall, run_ns, recovered) = (10, None, 0, false);
+        ThreadNow { thread, name, stack, state, since, syscall, blocker, run_ns, recovered }
+    });
+    let mut snapshot = world.snapshot();
+    let mut count = |threads: &[ThreadNow]| {
+        snapshot.threads = threads.into();
+        let projection = world.project_with(&mut Projector::default(), &snapshot, &mine());
+        let locks = projection.locks.iter();
+        locks.map(|lock| (lock.object, lock.threads, lock.waiting_now)).collect::<Vec<_>>()
+    };
+    assert_eq!(count(&waiting), [(0x10, 2, 2), (0x20, 1, 1)]);
+    assert_eq!(count(&waiting[..1]), [(0x10, 2, 1), (0x20, 1, 0)]);
+    // One that has not waited for it in the range, or is not shown.
+    let thread = ThreadKey { tid: 99, ..waiting[0].thread };
+    assert_eq!(count(&[ThreadNow { thread, ..waiting[0] }])[0], (0x10, 2, 0));
+}
+
+#[test]
 fn waits_are_summed_by_lock_with_their_holders() {
     let mut world = World::new();
     let held = world.held_by(0x10, "timer", HELD);
