@@ -244,7 +244,8 @@ impl Redactor {
             }
             Some((_, Object::Futex { .. })) => match object.strip_prefix("held by ") {
                 Some(name) => format!("held by {}", self.thread(name)),
-                None => object,
+                // An address.
+                None => self.key.word(&object),
             },
             // `3 descriptors: fd 5 /x, ...`
             Some((_, Object::Poll { .. } | Object::Select { .. })) => match object.split_once(": ")

@@ -121,7 +121,7 @@ fn waits_tell_no_file_peer_or_thread() {
         told(202, [0; 6], "mutex", "held by cart-3"),
         format!("held by {}", redactor.thread("cart-3"))
     );
-    assert_eq!(told(202, [0; 6], "mutex", "0x7f12"), "0x7f12");
+    assert_eq!(told(202, [0; 6], "mutex", "0x7f12"), KEY.word("0x7f12"));
     assert_eq!(told(232, [3, 0, 0, 0, 0, 0], "epoll", "(12 descriptors)"), "(12 descriptors)");
     assert_eq!(
         told(7, [0, 2, 0, 0, 0, 0], "poll", "2 descriptors: fd 3 /x"),
