@@ -4,6 +4,12 @@ use std::sync::Arc;
 
 use super::frame::Ns;
 
+/// Maximum pairs kept: those of several countings of the kernel, which has 8,192 each.
+pub const PAIRS_MAX: usize = 65_536;
+
+/// Maximum sum of counts or times, so that sums of a few fit in 64 bits.
+pub const SUM_MAX: u64 = 1 << 61;
+
 /// The wakeups of some seconds. A thread that had not slept yet needs no wakeup and has none.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wakeups {
@@ -44,7 +50,7 @@ pub struct Woken {
     pub tid: u32,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Waker {
     Thread {
         pid: u32,

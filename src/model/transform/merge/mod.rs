@@ -9,11 +9,13 @@
 //! ```text
 //! mod      tables, threads, conditions
 //! history  buckets of several profiles as those of one
+//! wakeups  who woke whom in several profiles
 //! ```
 
 mod history;
 #[cfg(test)]
 mod tests;
+mod wakeups;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -34,6 +36,7 @@ use crate::model::facts::tables::{BlockerId, FrameId, Holder, NameId, Named, Sta
 use crate::model::vocabulary::frame::{FileId, FrameCode, Marker, Ns, RawFrame, SECOND, ThreadKey};
 use crate::model::vocabulary::text::clean;
 use history::Joined;
+use wakeups::JoinedWakeups;
 
 /// Linux's limit of process ids (PID_MAX_LIMIT, 64-bit kernels).
 pub const PID_MAX: u32 = 1 << 22;
@@ -108,6 +111,7 @@ pub struct Merger {
     threads: BTreeMap<ThreadKey, ThreadNow>,
     deadlocks: Vec<Deadlock>,
     observed_waits: Vec<ObservedWait>,
+    wakeups: JoinedWakeups,
     targets: Vec<(Target, usize)>,
     /// By pid, start and command.
     target_at: HashMap<(u32, u64, Arc<str>), usize>,
@@ -144,6 +148,7 @@ impl Merger {
             threads: BTreeMap::new(),
             deadlocks: Vec::new(),
             observed_waits: Vec::new(),
+            wakeups: JoinedWakeups::default(),
             targets: Vec::new(),
             target_at: HashMap::new(),
             dropped: 0,
@@ -204,6 +209,7 @@ impl Merger {
         carry.threads();
         carry.deadlocks();
         carry.observed_waits();
+        carry.wakeups();
         carry.history();
         let (started, at) = snapshot.history.span();
         self.spans.push((moved(started, later), moved(at.max(started), later)));
@@ -330,7 +336,7 @@ impl Merger {
             threads: self.threads.into_values().collect(),
             deadlocks: self.deadlocks.into(),
             observed_waits: self.observed_waits.into(),
-            wakeups: None,
+            wakeups: self.wakeups.finish().map(Arc::new),
             notice,
             stopped: false,
         };
@@ -498,9 +504,19 @@ impl Carry<'_> {
         for wait in self.snapshot.observed_waits.iter() {
             let (thread, stack) = (self.thread(wait.thread), self.stack(wait.stack));
             let at = moved(wait.at, self.later);
-            let wait = ObservedWait { thread, stack, at, ..wait.clone() };
+            let mut wait = ObservedWait { thread, stack, at, ..wait.clone() };
+            let peers = wait.waits_for.peer.iter_mut().flat_map(|peer| &mut peer.processes);
+            peers.for_each(|peer| peer.pid = self.merger.pid(self.host, peer.pid));
             observed_waits::add(&mut self.merger.observed_waits, wait);
         }
+    }
+
+    fn wakeups(&mut self) {
+        let Some(wakeups) = &self.snapshot.wakeups else { return };
+        let mut joined = std::mem::take(&mut self.merger.wakeups);
+        let pid = |pid| self.merger.pid(self.host, pid);
+        joined.add(wakeups, moved(wakeups.from, self.later), pid);
+        self.merger.wakeups = joined;
     }
 
     fn history(&mut self) {

@@ -10,6 +10,9 @@ use crate::model::facts::tables::Location;
 use crate::model::projection::settings::Range;
 use crate::model::vocabulary::event::{Counters, Event, Losses, Observation, Seen, Syscall, Tick};
 use crate::model::vocabulary::frame::RawName;
+use crate::model::vocabulary::peer::{Peer, PeerProcess};
+use crate::model::vocabulary::waits_for::WaitsFor;
+use crate::model::vocabulary::wakeup::{self, Cost, Pair, Waker, Wakeups, Woken};
 
 const MS: u64 = 1_000_000;
 /// 2026-01-02T03:04:05Z.
@@ -253,6 +256,79 @@ fn what_does_not_match_is_told() {
     assert_eq!((&*both.session.host, both.session.cores_milli), ("node1, node2", 4000));
     assert_eq!(both.resolution(), 20 * MS);
     assert!(merged_within(&[&here], Limits::default()).1.is_empty());
+}
+
+#[test]
+fn waits_and_wakers_of_several_profiles_are_put_together() {
+    let with = |run: &Run, cost, interrupts| {
+        let snapshot = recorded(run);
+        let now = *snapshot.threads.first().expect("a thread");
+        let processes = vec![PeerProcess { name: "db".into(), pid: 812 }];
+        let wait = ObservedWait {
+            thread: now.thread,
+            stack: now.stack,
+            call: Syscall { number: 45, args: [3; 6] },
+            waits_for: WaitsFor {
+                what: "recv",
+                peer: Some(Peer { processes, ..Peer::default() }),
+                ..WaitsFor::default()
+            },
+            times: 2,
+            at: snapshot.at,
+        };
+        let (pid, tid) = (now.thread.pid, now.thread.tid);
+        let waker =
+            |pid| Waker::Thread { pid, tid: 9, name: "a".into(), process: "b".into(), call: 202 };
+        let pair = |waker, count| Pair { waker, woken: Woken { pid, tid }, count };
+        let wakeups = Wakeups {
+            from: snapshot.at,
+            duration_ns: SECOND,
+            pairs: vec![pair(waker(812), 5), pair(waker(7), 4), pair(Waker::Interrupt, interrupts)],
+            lost: 1,
+            seen: 100,
+            cost,
+        };
+        let wakeups = Some(wakeups.into());
+        Snapshot { observed_waits: [wait].into(), wakeups, ..snapshot }
+    };
+    let here = with(&plain(1, 0), Cost::Measured(10), 3);
+    let later = with(&plain(1, 60_000), Cost::Measured(10), 9);
+    let there = with(&plain(2, 0), Cost::Estimated(30), u64::MAX);
+
+    // One host: the same threads and processes.
+    let both = merged(&[&here, &later]);
+    let [wait] = &*both.observed_waits else { panic!("{:?}", both.observed_waits) };
+    let peer = wait.waits_for.peer.as_ref().expect("it is kept");
+    assert_eq!((wait.times, peer.processes[0].pid), (4, 812));
+    assert!(wait.at > here.at && wait.at <= both.at, "{wait:?}");
+    let wakeups = both.wakeups.as_ref().expect("they are kept");
+    let counts = |wakeups: &Wakeups| wakeups.pairs.iter().map(|p| p.count).collect::<Vec<_>>();
+    assert_eq!(counts(wakeups), [12, 10, 8]);
+    assert_eq!((wakeups.duration_ns, wakeups.lost, wakeups.seen), (2 * SECOND, 2, 200));
+    assert_eq!(wakeups.cost, Cost::Measured(20));
+    assert!(wakeups.from < wait.at);
+
+    // Another host's processes with equal numbers are others.
+    let both = merged(&[&here, &there]);
+    let pids = |wait: &ObservedWait| {
+        let peer = wait.waits_for.peer.as_ref().expect("it is kept");
+        (wait.thread.pid, peer.processes[0].pid)
+    };
+    let waits: Vec<_> = both.observed_waits.iter().map(pids).collect();
+    assert_eq!(waits, [(7, 812), (PID_MAX + 1, PID_MAX + 2)]);
+    let wakeups = both.wakeups.as_ref().expect("they are kept");
+    let of = |pair: &Pair| match pair.waker {
+        Waker::Thread { pid, .. } => (pair.woken.pid, Some(pid)),
+        _ => (pair.woken.pid, None),
+    };
+    let mut pairs: Vec<_> = wakeups.pairs.iter().map(of).collect();
+    pairs.sort_unstable();
+    let [a, b] = [PID_MAX + 1, PID_MAX + 2];
+    let expected = [(7, None), (7, Some(7)), (7, Some(812)), (a, None), (a, Some(a)), (a, Some(b))];
+    assert_eq!(pairs, expected);
+    assert_eq!(wakeups.cost, Cost::Estimated(40));
+    assert_eq!(wakeups.counted(), wakeup::SUM_MAX, "sums are bounded");
+    assert_eq!(merged(&[&recorded(&plain(1, 0))]).wakeups, None);
 }
 
 #[test]
