@@ -15,6 +15,7 @@ use sampletop::model::transform::diff::{Pair, Per};
 use sampletop::model::transform::merge::Merger;
 use sampletop::model::transform::redact::{Key, Redactor};
 use sampletop::model::vocabulary::text::NAME_CAP;
+use sampletop::model::vocabulary::wakeup::{SUM_MAX, Waker};
 use sampletop_fuzz::{Input, assert_clean, within};
 
 fuzz_target!(|data: &[u8]| {
@@ -40,6 +41,27 @@ fuzz_target!(|data: &[u8]| {
             assert_clean(location.file.as_deref().unwrap_or(""), NAME_CAP);
         }
     }
+    for wait in snapshot.observed_waits.iter() {
+        assert!(
+            (wait.stack.0 as usize) < snapshot.tables.stack_count()
+                && !wait.waits_for.what.is_empty()
+        );
+        assert_clean(&wait.waits_for.object, NAME_CAP);
+        if let Some(peer) = &wait.waits_for.peer {
+            assert!(!peer.processes.is_empty());
+            assert_clean(&peer.title, NAME_CAP);
+            peer.processes.iter().for_each(|process| assert_clean(&process.name, NAME_CAP));
+        }
+    }
+    if let Some(wakeups) = &snapshot.wakeups {
+        assert!(wakeups.counted() <= SUM_MAX);
+        for pair in &wakeups.pairs {
+            if let Waker::Thread { name, process, .. } = &pair.waker {
+                assert_clean(name, NAME_CAP);
+                assert_clean(process, NAME_CAP);
+            }
+        }
+    }
     // An opened profile can be shown, and writing and reading it again loses nothing.
     let write = |format, settings: &Settings| {
         let mut bytes = Vec::new();
@@ -54,6 +76,8 @@ fuzz_target!(|data: &[u8]| {
     let again =
         saved::read(&write(Format::Sampletop, &opened.settings)).expect("it was just written");
     assert_eq!(again.lost, None);
+    assert_eq!(again.snapshot.wakeups, snapshot.wakeups);
+    assert_eq!(again.snapshot.observed_waits.len(), snapshot.observed_waits.len());
 
     // It can be compared, merged with another, and shown without its names.
     let profile = Profile { name: "x", snapshot: &snapshot };

@@ -9,7 +9,7 @@ use super::waiting::Waiting;
 use crate::model::facts::observed_waits::{self, ObservedWait};
 use crate::model::facts::snapshot::{Snapshot, ThreadNow};
 use crate::model::facts::tables::StackId;
-use crate::model::projection::waits::{Answer, Asked, Lock, Object, read_call};
+use crate::model::projection::waits::{Answer, Asked};
 use crate::model::vocabulary::frame::{Ns, ThreadKey};
 
 /// Time from the start to the first look-up: by then the threads are known.
@@ -119,7 +119,7 @@ fn to_ask(snapshot: &Snapshot, found: &[ObservedWait]) -> Vec<(Asked, StackId)> 
     let mut in_place: HashMap<StackId, usize> = HashMap::new();
     let mut chosen: Vec<(usize, Asked, StackId)> = Vec::new();
     for thread in threads {
-        let asked = Asked::of(snapshot, thread).filter(has_arguments);
+        let asked = Asked::of(snapshot, thread).filter(Asked::has_arguments);
         let Some(asked) = asked else { continue };
         let nth = in_place.entry(thread.stack).or_default();
         if *nth < IN_ONE_PLACE {
@@ -130,25 +130,6 @@ fn to_ask(snapshot: &Snapshot, found: &[ObservedWait]) -> Vec<(Asked, StackId)> 
     chosen.sort_by_key(|(nth, ..)| *nth);
     chosen.truncate(ASKED);
     chosen.into_iter().map(|(_, asked, stack)| (asked, stack)).collect()
-}
-
-/// Returns whether the call's arguments lead to a file, a peer or a process. What is known of locks
-/// is part of the facts.
-fn has_arguments(asked: &Asked) -> bool {
-    match read_call(asked.call) {
-        Some((_, object)) => match object {
-            Object::Fd(_)
-            | Object::Connect { .. }
-            | Object::Poll { .. }
-            | Object::Select { .. }
-            | Object::Path(_)
-            | Object::Child(_) => true,
-            // Of a lock that does not say who has it, the address is known.
-            Object::Futex { .. } => asked.lock == Lock::Other,
-            Object::Nothing | Object::Epoll(_) | Object::Sleep(_) => false,
-        },
-        None => false,
-    }
 }
 
 #[cfg(test)]

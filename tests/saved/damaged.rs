@@ -58,7 +58,7 @@ fn assert_part(file: &[u8], whole: &[Sums; 2], what: &str) {
 }
 
 fn small() -> (Vec<u8>, [Sums; 2]) {
-    let snapshot = session(11, 60, true);
+    let snapshot = session(13, 60, true);
     let whole = sums(&snapshot);
     assert!(all(&whole[0]).0 > 0 && all(&whole[1]).0 > 0 && !snapshot.history.sealed().is_empty());
     (written(&snapshot, &Settings::default()), whole)
@@ -136,6 +136,15 @@ fn each_block_can_be_lost() {
         said(kind::THREADS),
         (format!("all {} states of threads", counts.threads.len()), everything)
     );
+    assert_eq!(
+        said(kind::WAITS),
+        (
+            format!("all {} files, peers and children waited for", counts.observed_waits.len()),
+            everything
+        )
+    );
+    let pairs = counts.wakeups.expect("they were counted").pairs.len();
+    assert_eq!(said(kind::WAKEUPS), (format!("all {pairs} pairs of who woke whom"), everything));
     let open = counts.history.open().len();
     assert_eq!(said(kind::OPEN).0, format!("all {open} of the newest seconds"));
     let (sums_of, left) = said(kind::CUMULATIVE);
@@ -196,6 +205,31 @@ fn changed_contents_are_sound_or_refused() {
         opened > 500 && unharmed > 10,
         "{opened} opened, {unharmed} with nothing lost: there is something to see"
     );
+}
+
+/// Only a newer program writes these.
+#[test]
+fn a_wait_with_an_unknown_word_is_told_and_costs_nothing_else() {
+    let (file, whole) = small();
+    let all = saved::read(&file).expect("a profile").snapshot.observed_waits;
+    let word = all.first().expect("there are some").waits_for.what;
+    let mut changed = block::HEAD.to_vec();
+    for block in block::blocks(&file) {
+        let mut bytes = block.unpack().expect("sound");
+        if block.kind == saved::kind::WAITS {
+            let at = bytes.windows(word.len()).position(|bytes| bytes == word.as_bytes());
+            let at = at.expect("it is the first string");
+            bytes[at..at + word.len()].fill(b'x');
+        }
+        block::write(&mut changed, block.kind, &[&bytes]).expect("memory takes it");
+    }
+    let opened = saved::read(&changed).expect("a profile");
+    let known: Vec<_> = all.iter().filter(|wait| wait.waits_for.what != word).cloned().collect();
+    assert_eq!(*opened.snapshot.observed_waits, known);
+    let (lost, of) = (all.len() - known.len(), all.len());
+    let lost = format!("missing: {lost} of {of} files, peers and children waited for");
+    assert!(opened.lost.expect("told").ends_with(&lost));
+    assert!(sums(&opened.snapshot) == whole);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use super::damaged::sums;
 use super::{sessions, written};
 
 /// Oldest first. The number is the format's.
-const KEPT: &[&str] = &["format-1", "format-1-builds", "format-2"];
+const KEPT: &[&str] = &["format-1", "format-1-builds", "format-2", "format-2-waits"];
 
 fn path(name: &str, extension: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/saved/{name}.{extension}"))
@@ -64,6 +64,13 @@ fn text(snapshot: &Snapshot) -> String {
         if let Some(blocker) = tables.blocker(blocker) {
             text += &format!("{blocker:?} wall {wall}\n");
         }
+    }
+    for wait in snapshot.observed_waits.iter() {
+        text += &format!("{} in stack {:?}: ", wait.thread.tid, wait.stack);
+        text += &format!("{}, {} times until {}\n", wait.waits_for, wait.times, wait.at);
+    }
+    if let Some(wakeups) = &snapshot.wakeups {
+        text += &format!("{wakeups:?}\n");
     }
     for (module, builds) in tables.builds() {
         text += &format!("{module}: {builds:?}\n");

@@ -10,9 +10,11 @@ use proptest::prelude::*;
 use sampletop::config::Format;
 use sampletop::formats;
 use sampletop::formats::saved::{self, NotAProfile};
+use sampletop::model::facts::observed_waits::ObservedWait;
 use sampletop::model::facts::snapshot::{Snapshot, ThreadNow};
 use sampletop::model::facts::tables::{Blocker, BlockerId};
 use sampletop::model::projection::settings::{Range, Settings};
+use sampletop::model::vocabulary::event::Syscall;
 
 fn written(snapshot: &Snapshot, settings: &Settings) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -31,11 +33,8 @@ fn rendered(snapshot: &Snapshot, settings: &Settings) -> Vec<Vec<u8>> {
 }
 
 /// As it is kept: without what may be addresses.
-fn without_addresses(mut now: ThreadNow) -> ThreadNow {
-    for arg in now.syscall.iter_mut().flat_map(|call| &mut call.args) {
-        *arg = saved::shown_argument(*arg);
-    }
-    now
+fn without_addresses(call: Syscall) -> Syscall {
+    Syscall { args: call.args.map(saved::shown_argument), ..call }
 }
 
 fn compare(opened: &Snapshot, snapshot: &Snapshot) {
@@ -46,8 +45,13 @@ fn compare(opened: &Snapshot, snapshot: &Snapshot) {
         (snapshot.at, &snapshot.capture, snapshot.health)
     );
     assert_eq!((&opened.notice, opened.stopped), (&snapshot.notice, snapshot.stopped));
-    let threads: Vec<ThreadNow> = snapshot.threads.iter().copied().map(without_addresses).collect();
-    assert_eq!(*opened.threads, threads);
+    let kept = |now: &ThreadNow| ThreadNow { syscall: now.syscall.map(without_addresses), ..*now };
+    assert_eq!(*opened.threads, snapshot.threads.iter().map(kept).collect::<Vec<_>>());
+    let kept =
+        |wait: &ObservedWait| ObservedWait { call: without_addresses(wait.call), ..wait.clone() };
+    let waits = snapshot.observed_waits.iter().map(kept).collect::<Vec<_>>();
+    assert_eq!(*opened.observed_waits, waits);
+    assert_eq!(opened.wakeups, snapshot.wakeups);
     let buckets = |snapshot: &Snapshot| {
         let sealed =
             snapshot.history.sealed().iter().map(|b| (b.start, b.end, b.as_bytes().to_vec()));

@@ -1,5 +1,8 @@
 //! Sessions that contain everything that a file must keep.
 
+#[path = "looked_up.rs"]
+mod looked_up;
+
 use std::sync::Arc;
 
 use sampletop::model::facts::history::History;
@@ -272,6 +275,8 @@ pub fn session(seed: u64, scan: usize, hours: bool) -> Snapshot {
     }
     let view = recorder.view();
     Snapshot {
+        observed_waits: looked_up::waits(&mut random, &view),
+        wakeups: looked_up::wakeups(&mut random),
         at: view.at,
         tables: view.tables,
         history: view.history,

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use super::Budget;
 use super::bytes::{Put, Take};
+use crate::model::vocabulary::text::{NAME_CAP, clean};
 
 /// Target size of an unpacked block, bytes: a damaged block loses this much.
 pub const BLOCK: usize = 64 << 10;
@@ -62,6 +64,21 @@ impl Listed {
         self.strings.clear();
         super::block::write(out, self.kind, &[&block.bytes])
     }
+}
+
+/// Reads a block's strings, and cleans them. `intern` allocates one.
+pub fn strings(
+    take: &mut Take<'_>,
+    budget: &mut Budget,
+    intern: &mut dyn FnMut(&str) -> Arc<str>,
+) -> Option<Vec<Arc<str>>> {
+    let mut strings = Vec::new();
+    for _ in 0..take.count(1)? {
+        let text = std::str::from_utf8(take.piece()?).ok()?;
+        budget.take(text.len() + 64)?;
+        strings.push(intern(&clean(text, NAME_CAP)));
+    }
+    Some(strings)
 }
 
 /// Reads a reference to a string of the block.

@@ -11,6 +11,8 @@
 //! history   buckets of facts, and the cumulative table
 //! threads   what threads were doing at the end
 //! deadlocks threads that wait for each other
+//! waits     what threads were found to wait for
+//! wakeups   who woke threads
 //! ```
 //!
 //! A file is the line `sampletop profile`, then blocks in the order of the list above, then the
@@ -30,6 +32,8 @@ mod session;
 mod settings;
 mod tables;
 mod threads;
+mod waits;
+mod wakeups;
 
 use std::fmt;
 use std::io::{self, Write};
@@ -60,6 +64,8 @@ pub mod kind {
     pub const ORIGINS: u32 = 11;
     pub const BLOCKERS: u32 = 12;
     pub const DEADLOCKS: u32 = 13;
+    pub const WAITS: u32 = 14;
+    pub const WAKEUPS: u32 = 15;
 }
 
 /// Writes `snapshot` and `settings`. The only errors are those of `out`.
@@ -71,6 +77,10 @@ pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> i
     tables::write(&snapshot.tables, out)?;
     threads::write(&snapshot.threads, out)?;
     deadlocks::write(&snapshot.deadlocks, out)?;
+    waits::write(&snapshot.observed_waits, out)?;
+    if let Some(counted) = &snapshot.wakeups {
+        wakeups::write(counted, out)?;
+    }
     history::write(&snapshot.history, out)?;
     block::write(out, kind::SESSION, &[&session])
 }
@@ -160,7 +170,7 @@ pub fn read(file: &[u8]) -> Result<Opened, NotAProfile> {
     }
     let ruined =
         || if file.starts_with(block::HEAD) { NotAProfile::Ruined } else { NotAProfile::Foreign };
-    let (format, found) = found.ok_or_else(ruined)?;
+    let (format, mut found) = found.ok_or_else(ruined)?;
 
     let settings =
         of(&[kind::SETTINGS]).next().and_then(|block| settings::read(&unpack(block, &mut budget)?));
@@ -184,6 +194,17 @@ pub fn read(file: &[u8]) -> Result<Opened, NotAProfile> {
         let bytes = unpack(block, &mut budget);
         bytes.and_then(|bytes| deadlocks::take(&bytes, &mut budget, &mut deadlocks));
     }
+    let mut waits = Vec::new();
+    for block in of(&[kind::WAITS]) {
+        let bytes = unpack(block, &mut budget);
+        bytes.and_then(|bytes| waits::take(&bytes, &tables, &mut budget, &mut waits));
+    }
+    if let Some(wakeups) = &mut found.wakeups {
+        for block in of(&[kind::WAKEUPS]) {
+            let bytes = unpack(block, &mut budget);
+            bytes.and_then(|bytes| wakeups::take(&bytes, &mut budget, wakeups));
+        }
+    }
     let mut history = history::Found::default();
     for block in of(&[kind::OPEN, kind::CUMULATIVE, kind::SEALED]) {
         let bytes = unpack(block, &mut budget);
@@ -196,6 +217,9 @@ pub fn read(file: &[u8]) -> Result<Opened, NotAProfile> {
         tables: lost_of_tables,
         history: lost_of_history,
         threads: found.counts.threads.saturating_sub(threads.len()),
+        waits: found.counts.waits.saturating_sub(waits.len()),
+        wakeups: (found.wakeups.as_ref())
+            .map_or(0, |wakeups| found.counts.wakeups.saturating_sub(wakeups.pairs.len())),
     };
     let lost = sentence(&lost, &found.counts, settings.as_ref().map(|(_, wrong)| wrong.as_slice()));
     let snapshot = Snapshot {
@@ -208,8 +232,8 @@ pub fn read(file: &[u8]) -> Result<Opened, NotAProfile> {
         history,
         threads: threads.into(),
         deadlocks: deadlocks.into(),
-        observed_waits: Arc::default(),
-        wakeups: None,
+        observed_waits: waits.into(),
+        wakeups: found.wakeups.map(Arc::new),
         notice: found.notice,
         stopped: found.stopped,
     };
@@ -236,6 +260,8 @@ fn sentence(
         (lost.tables.stacks as u64, of.tables.stacks as u64, "stacks"),
         (lost.tables.blockers as u64, of.tables.blockers as u64, "locks and their holders"),
         (lost.threads as u64, of.threads as u64, "states of threads"),
+        (lost.waits as u64, of.waits as u64, "files, peers and children waited for"),
+        (lost.wakeups as u64, of.wakeups as u64, "pairs of who woke whom"),
         (lost.history.open, of.history.open, "of the newest seconds"),
         (lost.history.sealed, of.history.sealed, "older pieces of history"),
         (lost.history.cumulative, of.history.cumulative, "sums since the start"),

@@ -5,10 +5,11 @@
 use std::sync::Arc;
 
 use super::bytes::{LONGEST, Put, Take};
-use super::{history, tables};
+use super::{history, tables, wakeups};
 use crate::model::facts::snapshot::{Health, Session, Snapshot, Target, Wanted};
 use crate::model::vocabulary::event::Losses;
 use crate::model::vocabulary::frame::Ns;
+use crate::model::vocabulary::wakeup::Wakeups;
 
 /// Numbers of all entries in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -16,6 +17,9 @@ pub struct Counts {
     pub tables: tables::Counts,
     pub history: history::Counts,
     pub threads: usize,
+    pub waits: usize,
+    /// Pairs of waker and woken thread.
+    pub wakeups: usize,
 }
 
 impl Counts {
@@ -24,6 +28,8 @@ impl Counts {
             tables: tables::Counts::of(&snapshot.tables),
             history: history::Counts::of(&snapshot.history),
             threads: snapshot.threads.len(),
+            waits: snapshot.observed_waits.len(),
+            wakeups: snapshot.wakeups.as_ref().map_or(0, |wakeups| wakeups.pairs.len()),
         }
     }
 }
@@ -39,6 +45,8 @@ pub struct Found {
     /// Start of the history, and the end of its recorded time.
     pub span: (Ns, Ns),
     pub counts: Counts,
+    /// Without pairs.
+    pub wakeups: Option<Wakeups>,
 }
 
 pub fn write(snapshot: &Snapshot, counts: &Counts) -> Vec<u8> {
@@ -88,6 +96,11 @@ pub fn write(snapshot: &Snapshot, counts: &Counts) -> Vec<u8> {
     put.count(counts.tables.builds);
     put.number(snapshot.health.startup_ns);
     put.count(counts.tables.blockers);
+    put.count(counts.waits);
+    put.option(snapshot.wakeups.as_deref(), |put, head| {
+        put.count(counts.wakeups);
+        wakeups::write_head(head, put);
+    });
     put.bytes
 }
 
@@ -180,6 +193,13 @@ pub fn read(block: &[u8]) -> Option<Found> {
     health.startup_ns = if take.0.is_empty() { 0 } else { take.ns()? };
     // Files of versions without blockers end here.
     let blockers = if take.0.is_empty() { 0 } else { usize::try_from(take.number()?).ok()? };
+    // Files of versions that did not keep what was looked up end here.
+    let waits = if take.0.is_empty() { 0 } else { usize::try_from(take.number()?).ok()? };
+    let head = |take: &mut Take<'_>| {
+        Some((usize::try_from(take.number()?).ok()?, wakeups::take_head(take)?))
+    };
+    let wakeups = if take.0.is_empty() { None } else { take.option(head)? };
+    let (pairs, wakeups) = wakeups.map_or((0, None), |(pairs, head)| (pairs, Some(head)));
     let tables = tables::Counts { names, frames, stacks, builds, blockers };
     let sound = session.started <= at && span.0 <= span.1 && tables.are_sound();
     sound.then_some(Found {
@@ -191,7 +211,8 @@ pub fn read(block: &[u8]) -> Option<Found> {
         notice,
         stopped,
         span,
-        counts: Counts { tables, history, threads },
+        counts: Counts { tables, history, threads, waits, wakeups: pairs },
+        wakeups,
     })
 }
 

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use super::bytes::{Put, Take};
-use super::listed::{Listed, string};
+use super::listed::{Listed, string, strings};
 use super::{Budget, blockers, kind};
 use crate::model::facts::interner::{MAX_BLOCKERS, MAX_NAMES, MAX_STACKS};
 use crate::model::facts::tables::{
@@ -19,7 +19,6 @@ use crate::model::facts::tables::{
 use crate::model::vocabulary::frame::{FrameCode, Marker, RawFrame, ThreadKind};
 use crate::model::vocabulary::role::{Origin, Origins};
 use crate::model::vocabulary::state::FutexKind;
-use crate::model::vocabulary::text::{NAME_CAP, clean};
 
 /// The name of frames and threads that a damaged file has lost.
 pub const LOST: &str = "[lost from the file]";
@@ -238,12 +237,7 @@ impl Found {
     pub fn take(&mut self, kind: u32, block: &[u8], budget: &mut Budget) -> Option<()> {
         let mut take = Take(block);
         let first = usize::try_from(take.number()?).ok()?;
-        let mut strings = Vec::new();
-        for _ in 0..take.count(1)? {
-            let text = std::str::from_utf8(take.piece()?).ok()?;
-            budget.take(text.len() + 64)?;
-            strings.push(self.intern(&clean(text, NAME_CAP)));
-        }
+        let strings = strings(&mut take, budget, &mut |text| self.intern(text))?;
         for id in first..first.checked_add(take.count(match kind {
             kind::BUILDS | kind::ORIGINS => 1,
             _ => 2,

@@ -26,10 +26,7 @@ pub fn write(threads: &[ThreadNow], out: &mut dyn Write) -> io::Result<()> {
         block.number(now.since);
         block.number(now.run_ns);
         block.flag(now.recovered);
-        block.option(now.syscall, |put, call| {
-            put.signed(call.number.into());
-            call.args.iter().for_each(|arg| put.signed(shown(*arg) as i64));
-        });
+        block.option(now.syscall, put_call);
         block.number(now.blocker.0.into());
         if block.bytes.len() >= BLOCK {
             super::block::write(out, kind::THREADS, &[&std::mem::take(&mut block).bytes])?;
@@ -54,6 +51,20 @@ pub fn shown(arg: u64) -> u64 {
     if is_int { arg } else { ADDRESS }
 }
 
+/// Appends a system call without what may be addresses.
+pub fn put_call(put: &mut Put, call: Syscall) {
+    put.signed(call.number.into());
+    call.args.iter().for_each(|arg| put.signed(shown(*arg) as i64));
+}
+
+pub fn take_call(take: &mut Take<'_>) -> Option<Syscall> {
+    let mut call = Syscall { number: i32::try_from(take.signed()?).ok()?, args: [0; 6] };
+    for arg in &mut call.args {
+        *arg = take.signed()? as u64;
+    }
+    Some(call)
+}
+
 /// Decodes a block's threads. `None` if it is corrupt; the threads before the corrupt one are kept.
 pub fn take(
     format: u64,
@@ -76,14 +87,7 @@ pub fn take(
             since: take.ns()?,
             run_ns: take.ns()?,
             recovered: take.flag()?,
-            syscall: take.option(|take| {
-                let mut call =
-                    Syscall { number: i32::try_from(take.signed()?).ok()?, args: [0; 6] };
-                for arg in &mut call.args {
-                    *arg = take.signed()? as u64;
-                }
-                Some(call)
-            })?,
+            syscall: take.option(take_call)?,
             blocker: BlockerId(if format < 2 { 0 } else { take.small()? }),
         };
         let known = (now.stack.0 as usize) < tables.stack_count()

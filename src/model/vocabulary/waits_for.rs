@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::peer::Peer;
+use super::peer::{Peer, PeerProcess};
 
 /// The parts of `recv fd 37 -> 10.0.3.9:5432`.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
@@ -18,10 +18,9 @@ pub struct WaitsFor {
 impl WaitsFor {
     /// Returns whether both wait for the same, whatever the other end does.
     pub fn is_same(&self, other: &WaitsFor) -> bool {
-        let peer = |waits: &WaitsFor| {
-            let peer = waits.peer.clone();
-            peer.map(|peer| Peer { activity: None, title: String::new(), ..peer })
-        };
+        fn peer(waits: &WaitsFor) -> Option<(&[PeerProcess], bool)> {
+            waits.peer.as_ref().map(|peer| (peer.processes.as_slice(), peer.writes))
+        }
         (self.what, self.fd, &self.object) == (other.what, other.fd, &other.object)
             && peer(self) == peer(other)
     }

@@ -1,6 +1,9 @@
 //! System calls in which threads block: their names here, and the argument that refers to the
 //! awaited object. Numbers as in the kernel's `arch/x86/entry/syscalls/syscall_64.tbl` (6.18).
 
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
 use crate::model::vocabulary::event::Syscall;
 
 /// What must be looked up to describe a call's wait; addresses are the target's.
@@ -216,4 +219,15 @@ pub fn read(call: Syscall) -> Option<(&'static str, Object)> {
         219 => plain("restart_syscall"),
         _ => None,
     }
+}
+
+/// The names that [`read`] gives. Arguments of 0 and 1 tell a sleep from a poll.
+static NAMES: LazyLock<BTreeSet<&'static str>> = LazyLock::new(|| {
+    let calls = (0..1_024).flat_map(|number| [0, 1].map(|arg| Syscall { number, args: [arg; 6] }));
+    calls.filter_map(read).map(|(name, _)| name).collect()
+});
+
+/// Returns the call's name that equals `text`.
+pub fn known(text: &str) -> Option<&'static str> {
+    NAMES.get(text).copied()
 }

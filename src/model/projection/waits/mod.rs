@@ -6,7 +6,7 @@ mod summary;
 
 pub use call::{
     Child, FUTEX_LOCK_PI, FUTEX_LOCK_PI2, FUTEX_WAIT, FUTEX_WAIT_BITSET, Object, Timer,
-    read as read_call,
+    known as known_call, read as read_call,
 };
 pub use summary::summary;
 
@@ -57,6 +57,25 @@ const PARK: [&str; 2] = ["jdk.internal.misc.Unsafe.park", "sun.misc.Unsafe.park"
 const CONDITION: &str = "java.util.concurrent.locks.AbstractQueuedSynchronizer$ConditionObject";
 
 impl Asked {
+    /// Returns whether the call's arguments lead to a file, a peer or a process. What is known of
+    /// locks is part of the facts.
+    pub fn has_arguments(&self) -> bool {
+        match read_call(self.call) {
+            Some((_, object)) => match object {
+                Object::Fd(_)
+                | Object::Connect { .. }
+                | Object::Poll { .. }
+                | Object::Select { .. }
+                | Object::Path(_)
+                | Object::Child(_) => true,
+                // Of a lock that does not say who has it, the address is known.
+                Object::Futex { .. } => self.lock == Lock::Other,
+                Object::Nothing | Object::Epoll(_) | Object::Sleep(_) => false,
+            },
+            None => false,
+        }
+    }
+
     /// Returns the wait in which `thread` was last seen; `None` if it runs or its system call is
     /// unknown.
     pub fn of(snapshot: &Snapshot, thread: &ThreadNow) -> Option<Asked> {
@@ -257,6 +276,12 @@ fn one_of_many(what: &'static str, facts: &Facts, count: usize) -> WaitsFor {
 
 fn descriptors(count: usize) -> String {
     if count == 1 { "1 descriptor".into() } else { format!("{count} descriptors") }
+}
+
+/// Returns the word of [`describe`] that equals `text`, as a saved file has it.
+pub fn known_wait(text: &str) -> Option<&'static str> {
+    const OTHERS: [&str; 6] = ["mutex", "rwlock", "lock", "monitor enter", "park", "Object.wait"];
+    OTHERS.into_iter().find(|word| *word == text).or_else(|| known_call(text))
 }
 
 /// Formats a duration: `1.5 ms`, `250 ms`, `2.0 s`, `3600 s`.

@@ -183,6 +183,31 @@ fn children_paths_and_peers() {
     );
 }
 
+/// Files keep the words as text.
+#[test]
+fn every_word_is_found_again() {
+    const LOCKS: [Lock; 9] = [
+        Lock::No,
+        Lock::Mutex,
+        Lock::RwLock,
+        Lock::Other,
+        Lock::Monitor,
+        Lock::Park,
+        Lock::ParkOnCondition,
+        Lock::ObjectWait,
+        Lock::Sleep,
+    ];
+    let waits = (0..600)
+        .flat_map(|number| [0, 1, 3].map(|arg| LOCKS.map(|lock| asked(number, [arg; 6], lock))));
+    let words = waits.flatten().filter_map(|asked| describe(&asked, &Facts::default()));
+    let words: std::collections::BTreeSet<&str> = words.map(|wait| wait.what).collect();
+    assert!(words.len() > 60 && words.contains("park"), "{words:?}");
+    for word in words {
+        assert_eq!(known_wait(word), Some(word));
+    }
+    assert_eq!((known_wait("fsynd"), known_call("mutex")), (None, None));
+}
+
 #[test]
 fn locks() {
     let futex = |command: u64, lock, holder: Option<&str>| {
