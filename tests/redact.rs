@@ -63,6 +63,7 @@ fn figures(value: &Value) -> String {
         "sentence",
         "class",
         "object",
+        "text",
         "file",
         "module",
         "command",
@@ -200,6 +201,8 @@ fn no_name_is_in_any_format_and_no_figure_changes() {
         serde_json::from_slice(&sampletop(&[args, &["--format", "json"]].concat(), dir).stdout)
             .expect("JSON")
     };
+    let waits = json(&["open", "p.sampletop", "--idle"])["waits"].to_string();
+    assert!(waits.contains("okapi.fifo"), "the file that a thread waits for is kept: {waits}");
     for by in ["function", "class", "module"] {
         let plain = figures(&json(&["open", "p.sampletop", "--by", by]));
         assert_eq!(

@@ -199,6 +199,26 @@ fn a_recording_names_peers_and_children() {
     // A run that is too short for the first look is looked at when it ends.
     let short = record("text", &["-d", "100ms"]);
     assert!(short.contains("wait4 child "), "{short}");
+    // A saved profile has the same.
+    let saved = dir.path().join("p.sampletop");
+    let saved = saved.to_str().expect("text");
+    record("sampletop", &["-d", "2s", "-o", saved]);
+    let open = |arguments: &[&str]| {
+        let open = Command::new(env!("CARGO_BIN_EXE_sampletop"))
+            .args(["open", saved, "--idle", "-o", "-"])
+            .args(arguments)
+            .output()
+            .expect("it starts");
+        assert!(open.status.success(), "{}", String::from_utf8_lossy(&open.stderr));
+        String::from_utf8(open.stdout).expect("text")
+    };
+    let opened: Value = serde_json::from_str(&open(&["--format", "json"])).expect("JSON");
+    let waits = opened["waits"].as_array().expect("waits");
+    for text in [&file[2], "wait4 child *, in pause"] {
+        let is_it = |wait: &Value| is_like(wait["text"].as_str().expect("text"), text);
+        assert!(waits.iter().any(is_it), "{text}: {waits:?}");
+    }
+    assert!(open(&["--format", "text"]).contains("\nWAITS "));
     // Names are replaced there, too.
     let redacted = record("json", &["-d", "1s", "--redact"]);
     let folder = dir.path().file_name().and_then(|name| name.to_str()).expect("text");

@@ -154,7 +154,14 @@ fn the_program_is_removed_at_the_end_and_when_dropped() {
 
 /// Runs `dump --wakers` while the producers work; returns what they did, and the dump.
 fn dump(mut command: Command, target: &mut Running) -> (Vec<Truth>, Value) {
-    command.args(["--wakers", "3s", "--format", "json"]);
+    command.args(["--format", "json"]);
+    let (truth, output) = count(command, target);
+    (truth, serde_json::from_slice(&output).expect("JSON"))
+}
+
+/// Runs the command while the producers work; returns what they did, and its output.
+fn count(mut command: Command, target: &mut Running) -> (Vec<Truth>, Vec<u8>) {
+    command.args(["--wakers", "3s"]);
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -166,8 +173,7 @@ fn dump(mut command: Command, target: &mut Running) -> (Vec<Truth>, Value) {
     assert!(counts, "{command:?} does not count");
     let truth = run(target);
     let output = child.wait_with_output().expect("it ends");
-    let dump = serde_json::from_slice(&output.stdout).expect("JSON");
-    (truth, dump)
+    (truth, output.stdout)
 }
 
 /// Compares the consumer of the semaphore: others of their producers are in another process.
@@ -211,6 +217,29 @@ fn a_dump_says_who_wakes_its_threads() {
     let producer = truth.iter().find(|truth| truth.kind == "process").expect("it has one");
     let pid = producer.producers[0].0;
     assert!(foreign.iter().any(|by| by["pid"] == pid && by["call"] == "write"), "{foreign:?}");
+}
+
+/// As the text of the run itself would say it.
+#[test]
+fn a_saved_profile_says_who_wakes_its_threads() {
+    if !common::need_root("loads a BPF program") {
+        return;
+    }
+    let program = common::build("wakers.c", "saved", &["-O2", "-g"]);
+    let mut target = Running::start(&program, &[]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("p.sampletop");
+    let mut command = Command::new(SAMPLETOP);
+    command.args(["record", "-p", &target.pid().to_string(), "-d", "3s", "-o"]).arg(&file);
+    let (truth, _) = count(command, &mut target);
+    let opened = Command::new(SAMPLETOP)
+        .arg("open")
+        .arg(&file)
+        .args(["--format", "json", "-o", "-"])
+        .output()
+        .expect("it starts");
+    let json = serde_json::from_slice(&opened.stdout).expect("JSON");
+    check_dump(&truth, &json);
 }
 
 /// In a pid namespace of its own it counts by the numbers that are valid there.

@@ -387,9 +387,9 @@ fn format(job: Job, typed: &Typed) -> Result<Format, String> {
         (Job::Diff, _) => {
             Err(format!("`diff` writes text or json; {} is for one profile", format.word()))
         }
-        (Job::Record, Format::Text | Format::Json) => Ok(format),
+        (Job::Record, Format::Text | Format::Json | Format::Sampletop) => Ok(format),
         (Job::Record, _) if typed.wakers.is_some() => Err(format!(
-            "`--wakers` is written as text or json; {} has no place for it",
+            "`--wakers` is written as text, json or sampletop; {} has no place for it",
             format.word()
         )),
         _ => Ok(format),

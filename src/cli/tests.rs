@@ -270,7 +270,8 @@ fn wakers_are_counted_where_they_can_be_written() {
     let refused = |line| refused(&PIPE, line);
     assert!(refused("dump -p 1 --wakers 11m").contains("from 1s to 10m"));
     assert!(refused("dump -p 1 --wakers 5s --check-deadlock").contains("`--wakers` does nothing"));
-    assert!(refused("record -p 1 --wakers 5s -o p.html").contains("as text or json; html has no"));
+    assert!(refused("record -p 1 --wakers 5s -o p.html").contains("text, json or sampletop; html"));
+    assert_eq!(wakers("record -p 1 --wakers 2s -o p.sampletop"), Some(Duration::from_secs(2)));
 }
 
 #[test]

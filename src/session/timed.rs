@@ -70,9 +70,9 @@ pub fn watch(
     })
 }
 
-/// Returns whether the output says what threads wait for. `dump` looks that up itself.
+/// Returns whether the output has what threads wait for. `dump` looks that up itself.
 fn shows_waits(config: &Config) -> bool {
-    let is_format = matches!(config.output.format, Format::Text | Format::Json);
+    let is_format = matches!(config.output.format, Format::Text | Format::Json | Format::Sampletop);
     is_format && !matches!(config.mode, Mode::Dump { .. })
 }
 
