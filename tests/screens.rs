@@ -15,6 +15,8 @@ mod keys;
 mod live;
 #[path = "screens/picture.rs"]
 mod picture;
+#[path = "screens/saved.rs"]
+mod saved;
 #[path = "screens/wakers.rs"]
 mod wakers;
 

@@ -85,9 +85,7 @@ impl AppState {
                 self.project();
             }
             Action::IdleHere => self.idle_here(),
-            Action::Interval | Action::StopSampling | Action::UsePtrace | Action::Wakers
-                if self.config.saved =>
-            {
+            Action::Interval | Action::StopSampling | Action::UsePtrace if self.config.saved => {
                 self.say("this is a saved profile: nothing is sampled");
             }
             Action::Interval => {
@@ -367,7 +365,13 @@ impl AppState {
             }
             _ => {}
         }
-        if self.target_ended() {
+        let kept = self.view.snapshot.as_ref().and_then(|snapshot| snapshot.wakeups.clone());
+        let kept = kept.filter(|_| self.config.saved);
+        if self.config.saved && kept.is_none() {
+            self.say("who woke whom was not counted for this profile (record --wakers)");
+            return Vec::new();
+        }
+        if kept.is_none() && self.target_ended() {
             self.say("the process has ended: nothing wakes its threads");
             return Vec::new();
         }
@@ -376,6 +380,9 @@ impl AppState {
             return Vec::new();
         };
         self.wakers = Some(Wakers { row, counted: None, is_shown: false });
+        if let Some(kept) = kept {
+            return vec![Effect::NameWakers(kept)];
+        }
         let seconds = wakers::TIME.as_secs();
         self.say(format!("counting who wakes whom for {seconds} s: at most 0.2 us a wakeup"));
         vec![Effect::CountWakeups(wakers::TIME)]
@@ -388,6 +395,7 @@ impl AppState {
                 self.notice = Some((sentence, Severity::Error));
             }
             (Ok(counted), Some(wakers)) => {
+                self.looked_up.counted(counted.wakeups.clone());
                 let cost = wakers::cost(&counted.wakeups);
                 wakers.counted = Some(*counted);
                 if self.overlay.is_none() && self.picker.is_none() {
@@ -429,7 +437,7 @@ impl AppState {
             }
             Some(snapshot) => {
                 let effect = Effect::Export {
-                    snapshot: snapshot.clone(),
+                    snapshot: self.looked_up.with(snapshot),
                     settings: Box::new(self.view.settings.clone()),
                 };
                 self.say("saving ...");

@@ -163,6 +163,8 @@ pub enum Effect {
     /// Count for this duration who wakes the threads of the watched processes, then send
     /// [`Input::Woken`].
     CountWakeups(Duration),
+    /// Name the wakers that a saved profile has, then send [`Input::Woken`].
+    NameWakers(Arc<Wakeups>),
     SetInterval(Duration),
     PauseSampling(bool),
     /// Switch to the ptrace backend.

@@ -100,7 +100,9 @@ pub(super) fn waits_for(view: &View, snapshot: &Snapshot, thread: &ThreadNow) ->
     let asked = Asked::of(snapshot, thread)?;
     match view.waits.get(&thread.thread).filter(|answer| answer.asked == asked) {
         Some(answer) => Some(answer.waits_for.clone()),
-        None => describe(&asked, &Facts::default()),
+        // Of a saved profile.
+        None => (snapshot.observed_wait(thread).cloned())
+            .or_else(|| describe(&asked, &Facts::default())),
     }
 }
 

@@ -10,6 +10,7 @@
 //! explain, activity, insight, title  the line about the selected row; those of the header
 //! short_names  names of functions in rows
 //! wakers     who woke the threads of a row
+//! looked_up  waits and wakeups that saved files keep
 //! trends     time of the visible rows over the range
 //! ```
 
@@ -24,6 +25,7 @@ pub mod keymap;
 pub mod layout;
 pub mod line_edit;
 pub mod list;
+mod looked_up;
 pub mod picker;
 pub mod prompt;
 pub mod row_path;
@@ -49,6 +51,7 @@ use key::{Key, Mouse, MouseKind};
 use keymap::Place;
 use layout::Layout;
 use list::{List, Step};
+use looked_up::LookedUp;
 use picker::Picker;
 use prompt::{Ask, Prompt};
 use row_path::Expanded;
@@ -104,6 +107,7 @@ pub struct AppState {
     pub(crate) ptrace_helps: bool,
     /// Who wakes the threads of a row: being counted, or counted last.
     wakers: Option<Wakers>,
+    looked_up: LookedUp,
     /// The window to restore after cumulative counts, ns.
     pub(crate) window: Ns,
     /// The range to restore when the key `0` is pressed again; `None` while `0` is not in effect.
@@ -144,6 +148,7 @@ impl AppState {
             notice: None,
             ptrace_helps: false,
             wakers: None,
+            looked_up: LookedUp::default(),
             window,
             before_mark: None,
             wider_search: None,
@@ -187,6 +192,9 @@ impl AppState {
         if asked.is_empty() || !newer && asked == self.waits {
             return None;
         }
+        if let Some(snapshot) = &self.view.snapshot {
+            self.looked_up.asked(snapshot, &asked);
+        }
         self.waits.clone_from(&asked);
         Some(Effect::AskWaits(asked))
     }
@@ -205,6 +213,7 @@ impl AppState {
             Input::Snapshot(snapshot) => self.take(snapshot),
             Input::Projected(projected) => self.show(*projected),
             Input::Waits(answers) => {
+                self.looked_up.answered(&answers);
                 self.view.waits =
                     answers.into_iter().map(|answer| (answer.asked.thread, answer)).collect();
             }
@@ -261,6 +270,11 @@ impl AppState {
     /// Returns the display settings.
     pub fn settings(&self) -> &crate::model::projection::settings::Settings {
         &self.view.settings
+    }
+
+    /// Returns the snapshot with what was looked up, as files keep it.
+    pub fn with_looked_up(&self, snapshot: &Arc<Snapshot>) -> Arc<Snapshot> {
+        self.looked_up.with(snapshot)
     }
 
     /// Returns the place that decides what keys do (a prompt or dialog aside).

@@ -330,6 +330,10 @@ impl Live<'_> {
                     self.count_wakeups(time);
                     Ok(())
                 }
+                Effect::NameWakers(kept) => {
+                    self.name_wakers(Ok(Wakeups::clone(&kept)));
+                    Ok(())
+                }
                 Effect::SetInterval(interval) => {
                     self.with_watch(|watch| watch.set_interval(interval));
                     Ok(())
@@ -480,7 +484,7 @@ impl Live<'_> {
             && !config.output.secure
             && !matches!(config.target, Some(TargetSpec::Demo { .. }))
         {
-            match host.keep(snapshot, app.settings()) {
+            match host.keep(&app.with_looked_up(snapshot), app.settings()) {
                 Ok(()) => println!("the session is kept until the next one: sampletop open"),
                 Err(sentence) => eprintln!("sampletop: the session is not kept: {sentence}"),
             }
