@@ -123,8 +123,7 @@ impl Blockers {
     pub fn edge(&self, tid: u32) -> Option<(u32, u32)> {
         let wait = self.schedule.get(tid)?;
         let blocker = wait.blocker?;
-        // HotSpot may give entering a monitor a time limit, and then tries again.
-        let endless = blocker.kind == BlockerKind::Monitor
+        let endless = blocker.kind.ignores_time_limit()
             || wait.call.number != FUTEX
             || wait.call.args[TIMEOUT] == 0;
         match blocker.holder {
@@ -324,6 +323,11 @@ mod tests {
             of_kind(wait, BlockerKind::Monitor);
         };
         assert_eq!(edge(&monitor), Some((7, 2)), "the virtual machine tries again");
+        let class = |wait: &mut Wait| {
+            wait.call.args[TIMEOUT] = 0x7f00;
+            of_kind(wait, BlockerKind::ClassInit);
+        };
+        assert_eq!(edge(&class), Some((7, 2)), "no time limit ends it");
         for kind in [BlockerKind::Semaphore, BlockerKind::Notify, BlockerKind::Condition] {
             assert_eq!(edge(&|wait| of_kind(wait, kind)), None, "{kind:?}");
         }

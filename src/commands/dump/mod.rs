@@ -19,7 +19,6 @@ use crate::model::projection::settings::Settings;
 use crate::model::projection::waits::{Answer, Asked};
 use crate::model::projection::{role_of, woken_threads};
 use crate::model::transform::redact::Redactor;
-use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::event::Syscall;
 use crate::model::vocabulary::frame::{Marker, Ns, ThreadKey, ThreadKind};
 use crate::model::vocabulary::role::Role;
@@ -231,12 +230,11 @@ fn marker(marker: Marker) -> Location {
         tier: None,
     }
 }
-/// Returns whether a wait ends by itself. HotSpot may give entering a monitor a time limit, and
-/// then tries again.
+/// Returns whether a wait ends by itself.
 fn is_timed(blocker: &Blocker, now: &ThreadNow) -> bool {
     /// The system call futex(2) on x86-64, and its argument with the time limit; 0 for none.
     const FUTEX: i32 = 202;
     const TIMEOUT: usize = 3;
     let has_limit = |call: Syscall| call.number == FUTEX && call.args[TIMEOUT] != 0;
-    blocker.kind != BlockerKind::Monitor && now.syscall.is_some_and(has_limit)
+    !blocker.kind.ignores_time_limit() && now.syscall.is_some_and(has_limit)
 }

@@ -122,7 +122,10 @@ const METHODS: &[(&str, &str, &str, FutexKind)] = &[
     // HotSpot's C++ functions.
     ("", "ObjectMonitor", "enter*", Lock),
     ("", "ObjectMonitor", "Enter*", Lock),
-    ("", "ObjectMonitor", "wait", Wait),
+    // Below it the virtual machine waits for another thread that initialises the class. Java code
+    // that it calls waits for something of its own, even if no function says for what.
+    ("", "InstanceKlass", "initialize_impl", Lock),
+    ("", "JavaCalls", "call*", Wait),
     ("", "JavaThread", "sleep*", Sleep),
     // Stopped by the virtual machine at a safepoint, whatever the thread was about to do.
     ("", "SafepointSynchronize", "block", Wait),
@@ -207,7 +210,10 @@ mod tests {
             ("std::__1::mutex::lock", Some(Lock)),
             ("std::timed_mutex::_M_try_lock_until<std::chrono::_V2::steady_clock>", Some(Lock)),
             ("ObjectMonitor::enter", Some(Lock)),
-            ("ObjectMonitor::wait", Some(Wait)),
+            ("ObjectMonitor::wait", None),
+            ("InstanceKlass::initialize_impl", Some(Lock)),
+            ("InstanceKlass::link_class_impl", None),
+            ("JavaCalls::call_helper", Some(Wait)),
             ("monitor enter", Some(Lock)),
             ("SafepointSynchronize::block", Some(Wait)),
             ("std::thread::sleep", Some(Sleep)),
@@ -229,13 +235,32 @@ mod tests {
         }
     }
 
+    fn location(function: &str, kind: FrameKind) -> Location {
+        let function = function.into();
+        Location { function, module: "m".into(), file: None, line: None, kind, tier: None }
+    }
+
     #[test]
     fn functions_of_the_kernel_decide_nothing() {
-        let location = |kind| {
-            let function = "nanosleep".into();
-            Location { function, module: "m".into(), file: None, line: None, kind, tier: None }
-        };
+        let location = |kind| location("nanosleep", kind);
         assert_eq!(kind_of(&[location(FrameKind::Native)]), Some(Sleep));
         assert_eq!(kind_of(&[location(FrameKind::Kernel)]), None);
+    }
+
+    #[test]
+    fn only_who_waits_for_a_class_is_blocked_by_its_initialisation() {
+        let kind = |frames: &[&str]| {
+            let frames = frames.iter().map(|name| location(name, FrameKind::Native));
+            kind_of(&frames.collect::<Vec<_>>())
+        };
+        let waits = ["InstanceKlass::initialize_impl", "ObjectMonitor::wait", "pthread_cond_wait"];
+        assert_eq!(kind(&waits), Some(Lock));
+        let initialises =
+            ["InstanceKlass::initialize_impl", "JavaCalls::call_helper", "Config.<clinit>"];
+        let in_it = |frames: &[&'static str]| kind(&[&initialises[..], frames].concat());
+        assert_eq!(in_it(&["Unsafe_Park", "pthread_cond_wait"]), Some(Wait));
+        assert_eq!(in_it(&["java.lang.Object.wait", "ObjectMonitor::wait"]), Some(Wait));
+        assert_eq!(in_it(&["java.lang.Thread.sleep", "pthread_cond_wait"]), Some(Sleep));
+        assert_eq!(in_it(&waits), Some(Lock));
     }
 }

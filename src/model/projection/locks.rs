@@ -388,6 +388,7 @@ pub fn noun(kind: BlockerKind, class: Option<&str>) -> String {
     match (kind, class) {
         (BlockerKind::OwnedLock | BlockerKind::Parked, Some(class)) => class.to_owned(),
         (BlockerKind::ThreadEnd, _) | (_, None) => kind.word().to_owned(),
+        (BlockerKind::ClassInit, Some(class)) => format!("initialisation of {class}"),
         (kind, Some(class)) => format!("{} of {class}", kind.word()),
     }
 }

@@ -105,13 +105,14 @@ impl BlockerKind {
         }
     }
 
-    /// Returns whether it is a lock, which the holder takes and gives back. Another thread's end or
-    /// result is not held.
+    /// Returns whether it is a lock, which the holder takes and gives back: a class, too, while the
+    /// holder initialises it. Another thread's end or result is not held.
     pub fn is_held(self) -> bool {
         matches!(
             self,
             BlockerKind::Monitor
                 | BlockerKind::OwnedLock
+                | BlockerKind::ClassInit
                 | BlockerKind::Mutex
                 | BlockerKind::RwLock
                 | BlockerKind::FileLock
@@ -134,9 +135,16 @@ impl BlockerKind {
             BlockerKind::Monitor
                 | BlockerKind::OwnedLock
                 | BlockerKind::ThreadEnd
+                | BlockerKind::ClassInit
                 | BlockerKind::Mutex
                 | BlockerKind::RwLock
         )
+    }
+
+    /// Returns whether a time limit of the system call does not end the wait: HotSpot may give
+    /// entering a monitor one, and then tries again.
+    pub fn ignores_time_limit(self) -> bool {
+        matches!(self, BlockerKind::Monitor | BlockerKind::ClassInit)
     }
 }
 
@@ -161,7 +169,7 @@ pub enum RawHolder {
 pub struct RawBlocker {
     pub kind: BlockerKind,
     /// Address of the object in the target: of a Java object as `jstack` prints it, of a mutex its
-    /// first byte.
+    /// first byte, of a class that is initialised the virtual machine's record of the class.
     pub object: u64,
     /// The object's class: a text of the runtime's names (`RawName::of_runtime`).
     pub class: Option<RawName>,
@@ -180,6 +188,7 @@ mod tests {
             BlockerKind::Mutex.name_of(None, 0x5510),
             BlockerKind::FileLock.name_of(None, 4711),
             BlockerKind::Child.name_of(None, 0),
+            BlockerKind::ClassInit.name_of(Some("com.acme.Config"), 0x7f),
         ];
         let expected = [
             "monitor of com.acme.TaxTable 0x7f5a01c8",
@@ -187,6 +196,7 @@ mod tests {
             "mutex 0x5510",
             "file lock 4711",
             "child",
+            "class initialisation of com.acme.Config 0x7f",
         ];
         assert_eq!(names, expected);
     }

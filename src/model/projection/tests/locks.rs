@@ -166,11 +166,13 @@ fn a_row_is_named_after_the_lock_for_which_most_of_its_time_is_waited() {
     let prices = Blocker { class: Some("Prices".into()), ..world.held_by(0x20, "admin", HELD) };
     world.waits("http-1", 300, orders);
     world.waits("http-2", 100, prices.clone());
+    world.waits("web-1", 300, Blocker { kind: BlockerKind::ClassInit, ..prices.clone() });
     world.waits("batch", 200, Blocker { kind: BlockerKind::Monitor, ..prices });
     let rows = named_after(&mut world, &mine());
     let of = |group: &str| rows.iter().find(|(name, _)| name == group).expect("a group").1.clone();
     assert_eq!(of("http-").as_deref(), Some("mutex, held by timer"));
     assert_eq!(of("batch").as_deref(), Some("monitor of Prices, held by admin"));
+    assert_eq!(of("web-").as_deref(), Some("initialisation of Prices, held by admin"));
     assert_eq!(of("timer"), None);
     // Half of the time is not most of it.
     for (known, expected) in [(100, None), (101, Some("mutex, held by timer".to_owned()))] {

@@ -14,6 +14,7 @@ use crate::model::facts::futex;
 use crate::model::facts::snapshot::{Snapshot, ThreadNow};
 use crate::model::facts::tables::{FrameKind, Location, StackId, Tables};
 use crate::model::projection::is_monitor_enter;
+use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::event::Syscall;
 use crate::model::vocabulary::frame::{Ns, SECOND, ThreadKey};
 pub use crate::model::vocabulary::peer::{Peer, PeerActivity, PeerProcess};
@@ -42,6 +43,8 @@ pub enum Lock {
     Other,
     /// `synchronized` in Java.
     Monitor,
+    /// A class that another thread of Java initialises.
+    ClassInit,
     /// `LockSupport.park` in Java.
     Park,
     /// `LockSupport.park`, called by `Condition.await`.
@@ -122,9 +125,7 @@ fn of_names(tables: &Tables, stack: StackId) -> Lock {
         match kind {
             None => {}
             Some(FutexKind::Sleep) => return Lock::Sleep,
-            Some(FutexKind::Wait) if is_java || function == "ObjectMonitor::wait" => {
-                return Lock::ObjectWait;
-            }
+            Some(FutexKind::Wait) if is_java => return Lock::ObjectWait,
             Some(FutexKind::Wait) => return Lock::No,
             Some(FutexKind::Lock) if plain.starts_with("pthread_mutex_") => return Lock::Mutex,
             Some(FutexKind::Lock) if plain.starts_with("pthread_rwlock_") => return Lock::RwLock,
@@ -133,6 +134,9 @@ fn of_names(tables: &Tables, stack: StackId) -> Lock {
                 if function.starts_with("ObjectMonitor::") || is_monitor_enter(location) =>
             {
                 return Lock::Monitor;
+            }
+            Some(FutexKind::Lock) if function.starts_with("InstanceKlass::") => {
+                return Lock::ClassInit;
             }
             Some(FutexKind::Lock) => return Lock::Other,
         }
@@ -238,6 +242,7 @@ pub fn describe(asked: &Asked, facts: &Facts) -> Option<WaitsFor> {
                 Lock::No => ("futex", None),
                 // The address is private to the thread and says nothing.
                 Lock::Monitor => return Some(plain_of("monitor enter")),
+                Lock::ClassInit => return Some(plain_of(BlockerKind::ClassInit.word())),
                 Lock::Park => return Some(plain_of("park")),
                 Lock::ParkOnCondition => {
                     return Some(WaitsFor {

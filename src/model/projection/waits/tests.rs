@@ -227,6 +227,7 @@ fn locks() {
     assert_eq!(futex(13, Lock::No, None), "mutex 0x7f001234");
     for (lock, said) in [
         (Lock::Monitor, "monitor enter"),
+        (Lock::ClassInit, "class initialisation"),
         (Lock::Park, "park"),
         (
             Lock::ParkOnCondition,
@@ -315,6 +316,10 @@ fn what_a_futex_is_to_the_functions_above_it() {
         (&["java.lang.Object.wait", "shop.Queue.take"], Lock::ObjectWait),
         (&["pthread_cond_wait", "ObjectMonitor::enter", "shop.Shop.pay"], Lock::Monitor),
         (&["pthread_cond_wait", "monitor enter", "shop.Shop.pay"], Lock::Monitor),
+        (
+            &["ObjectMonitor::wait", "InstanceKlass::initialize_impl", "shop.Shop.pay"],
+            Lock::ClassInit,
+        ),
         (&["pthread_cond_timedwait", "JVM_Sleep", "java.lang.Thread.sleep"], Lock::Sleep),
         (&["!nanosleep", "syscall", "main"], Lock::No),
         (&["!mutex_lock", "__lll_lock_wait", "___pthread_mutex_lock", "main"], Lock::Mutex),

@@ -6,6 +6,7 @@
 //! proof     what must be unchanged when all is read
 //! monitor   `synchronized`, `Object.wait`, `Thread.join`
 //! park      `java.util.concurrent`
+//! class_initialization   a class that another thread initialises
 //! holder    from a `java.lang.Thread` to its native thread
 //! ```
 //!
@@ -14,6 +15,7 @@
 //! has changed, all is read once more, then once without the holder. What is not proven then is
 //! unknown: no holder is better than a wrong one.
 
+mod class_initialization;
 mod holder;
 mod monitor;
 mod park;
@@ -32,9 +34,10 @@ use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::generated_class_names::class_name;
 use crate::runtimes::jvm::heap_objects::Objects;
 use crate::runtimes::jvm::layout::Layout;
-use crate::runtimes::jvm::methods::Evidence;
+use crate::runtimes::jvm::methods::{Evidence, symbol};
 use crate::runtimes::jvm::vm_structs::{Missing, Structs};
 use crate::runtimes::jvm::{Jvm, read_limit};
+use class_initialization::ClassPlaces;
 use places::Places;
 use proof::{Heap, Proof};
 
@@ -56,6 +59,11 @@ pub struct Blockers {
     owners: FxHashMap<u64, u64>,
     /// By monitor: what was found last for a thread that enters it.
     entered: FxHashMap<u64, Entered>,
+    class_places: Option<ClassPlaces>,
+    /// By monitor of an init lock: the class, which is asked first.
+    init_locks: FxHashMap<u64, u64>,
+    /// Where a thread refers to the class for which it waits; once it was found.
+    class_in_thread: Option<u64>,
 }
 
 /// What was proven of a monitor that a thread enters.
@@ -69,7 +77,7 @@ struct Entered {
 impl Blockers {
     pub fn of(s: &Structs, layout: &Layout, objects: &Result<Objects, Missing>) -> Blockers {
         let places = objects.as_ref().ok().and_then(|_| Places::of(s, layout));
-        Blockers { places, ..Blockers::default() }
+        Blockers { places, class_places: ClassPlaces::of(s, layout), ..Blockers::default() }
     }
 }
 
@@ -88,6 +96,7 @@ pub enum Status {
     InObjectWait,
     EntersMonitor,
     Parked,
+    Runnable,
     Other,
 }
 
@@ -97,6 +106,7 @@ impl Status {
             401 | 417 => Status::InObjectWait,
             1025 => Status::EntersMonitor,
             657 | 673 => Status::Parked,
+            5 => Status::Runnable,
             _ => Status::Other,
         }
     }
@@ -169,8 +179,10 @@ impl<M: ReadMemory> Jvm<M> {
         }
         if waiter.pending != 0 || waiter.waiting != 0 {
             self.monitor(waiter, places, proof)
-        } else {
+        } else if waiter.parked_on.is_some() {
             self.parked(waiter, proof)
+        } else {
+            self.class_of_native_lock(waiter, proof)
         }
     }
 
@@ -194,7 +206,16 @@ impl<M: ReadMemory> Jvm<M> {
 
     fn class_of(&self, object: u64) -> Option<RawName> {
         let objects = self.objects.as_ref().ok()?;
-        let name = java_name(&objects.class_symbol(&self.memory, &self.layout, object)?)?;
+        self.shown_class(&objects.class_symbol(&self.memory, &self.layout, object)?)
+    }
+
+    /// Returns the class with the symbol at this address.
+    fn class_name(&self, at: u64) -> Option<RawName> {
+        self.shown_class(&symbol(&self.memory, &self.layout, at)?)
+    }
+
+    fn shown_class(&self, symbol: &str) -> Option<RawName> {
+        let name = java_name(symbol)?;
         let shown = clean(&name, NAME_CAP);
         if shown.is_empty() { None } else { self.names.thread_name(&shown) }
     }

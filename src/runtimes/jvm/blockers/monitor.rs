@@ -106,7 +106,7 @@ impl<M: ReadMemory> Jvm<M> {
             || match self.status(waiter)? {
                 Status::InObjectWait => false,
                 Status::EntersMonitor => true,
-                // The virtual machine waits for itself, as for a class that is initialised.
+                Status::Runnable => return self.class_of_monitor(waiter, monitor, places, proof),
                 Status::Parked | Status::Other => return None,
             };
         let object = self.monitor_object(monitor, places, proof).unwrap_or(Reference::Stale);
@@ -163,7 +163,12 @@ impl<M: ReadMemory> Jvm<M> {
         class.filter(|_| is_its(proof.word(self, object)))
     }
 
-    fn monitor_object(&self, monitor: u64, places: Places, proof: &mut Proof) -> Option<Reference> {
+    pub fn monitor_object(
+        &self,
+        monitor: u64,
+        places: Places,
+        proof: &mut Proof,
+    ) -> Option<Reference> {
         let at = monitor.checked_add(places.monitor_object)?;
         match places.monitor_object_is_handle {
             true => {

@@ -97,7 +97,8 @@ impl<M: ReadMemory> Jvm<M> {
                 }
             },
         };
-        (pending != 0 || waiting != 0 || parked_on.is_some()).then_some(Waiter {
+        let of_java = pending != 0 || waiting != 0 || parked_on.is_some();
+        (of_java || self.may_wait_for_class(thread)).then_some(Waiter {
             sp,
             thread,
             pending,

@@ -1,5 +1,6 @@
 //! Waits in memory of made-up contents.
 
+mod class_initialization;
 mod hostile;
 mod locks;
 mod monitors;
@@ -27,7 +28,11 @@ JavaThread _current_pending_monitor 776 ObjectMonitor*
 JavaThread _current_waiting_monitor 792 ObjectMonitor*
 ObjectMonitor _object 8 none
 ObjectMonitor _owner 64 none
+InstanceKlass _init_state 315 u1
+InstanceKlass _init_thread 320 Thread*
+Klass _java_mirror 112 OopHandle
 ";
+const BEING_INITIALIZED: u8 = 3;
 const PENDING: u64 = 776;
 const WAITING: u64 = 792;
 const MONITOR_OWNER: u64 = 64;
@@ -109,11 +114,16 @@ fn world(layout: &Layout) -> World {
 
 fn jvm_with<M: ReadMemory>(memory: M, layout: &Layout) -> Jvm<M> {
     let text = [include_str!("../../tests/fields_17.txt"), FIELDS].concat();
-    let structs =
-        Structs::of_text(&text).with_constant("frame::entry_frame_call_wrapper_offset", -6);
+    let structs = Structs::of_text(&text)
+        .with_constant("frame::entry_frame_call_wrapper_offset", -6)
+        .with_constant("InstanceKlass::being_initialized", BEING_INITIALIZED.into());
     let mut jvm = jvm_of(memory, layout).in_process(7);
     jvm.anchors = Anchors::new(AnchorPlaces::of(&structs));
-    jvm.blockers = Blockers { places: Places::of(&structs, layout), ..Blockers::default() };
+    jvm.blockers = Blockers {
+        places: Places::of(&structs, layout),
+        class_places: ClassPlaces::of(&structs, layout),
+        ..Blockers::default()
+    };
     jvm.objects = Ok(Objects::made_up());
     jvm
 }
