@@ -33,6 +33,7 @@ fn main() {
     seeds.records();
     seeds.stacks();
     seeds.blockers();
+    seeds.sockets();
     seeds.notes();
     seeds.programs();
     for layout in 0..2 {
@@ -85,6 +86,36 @@ impl Seeds {
              2: POSIX  ADVISORY  WRITE 200 fe:00:8 0 9\n\
              2: -> OFDLCK ADVISORY  READ  -1 fe:00:8 0 9\n",
         );
+    }
+
+    /// Adds tables of sockets, an answer about a unix socket, addresses, and a command line.
+    fn sockets(&mut self) {
+        let mut lines = String::new();
+        let of_tcp6 = "0000000000000000FFFF00000100007F";
+        for (nth, ends, state, received, inode) in [
+            (0, "0100007F:64B1 00000000:0000", "0A", 3, 986_888),
+            (2, "0100007F:64B1 0100007F:DB70", "01", 7, 0),
+            (4, "0100007F:DB70 0100007F:64B1", "01", 0, 986_890),
+            (6, "0100007F:DB7E 0100007F:64B1", "02", 0, 986_892),
+            (7, &format!("{of_tcp6}:DB7F {of_tcp6}:64B1"), "02", 0, 986_893),
+        ] {
+            lines += &format!(
+                "{nth:>4}: {ends} {state} 00000000:{received:08X} 00:00000000 00000000     0        0 {inode} 1 0 20 4 30 10 -1\n"
+            );
+        }
+        lines += "0000000000000000: 00000002 00000000 00010000 0001 01 4242 /run/x.sock\n";
+        self.add("sockets", "tables", lines);
+        let attributes = [&[10, 0, 0, 0][..], b"/run/x\0\0", &[8, 0, 2, 0, 9, 0, 0, 0]].concat();
+        let mut answer = vec![0; 32];
+        answer[0] = (32 + attributes.len()) as u8;
+        (answer[4], answer[20]) = (20, 7);
+        self.add("sockets", "answer", [answer, attributes].concat());
+        self.add("sockets", "inet", [2, 0, 0x15, 0x38, 10, 0, 3, 9]);
+        let inet6 = [&[10, 0, 1, 0xbb, 0, 0, 0, 0][..], &[0; 15], &[1]].concat();
+        self.add("sockets", "inet6", inet6);
+        self.add("sockets", "unix", b"\x01\0/run/x.sock\0rest");
+        self.add("sockets", "command", b"sh\0-c\0a b\0");
+        self.add("sockets", "children", b"12 345 ");
     }
 
     /// Adds a plain jar, and one with another in it.
@@ -304,6 +335,14 @@ impl Seeds {
             ends.extend([kind, 6, 1 + nth, 0, 0, 0, 0, 0]);
         }
         self.add("endpoints", "pairs", &ends);
+        // A thread, a kernel thread, an interrupt, and a thread that has no number here.
+        let mut counts = Vec::new();
+        for (pid, call) in [(7, 202), (0, -2), (0, -1), (0, 1)] {
+            counts.extend([pid, pid + 1, 9, 10, call, 0].map(i32::to_ne_bytes).concat());
+            counts.extend(bytes(&[3]));
+            counts.extend(b"work-\xc3\xb6\0\0\0\0\0\0\0\0\0java\0\0\0\0\0\0\0\0\0\0\0\0");
+        }
+        self.add("wakeups", "wakers", &counts);
         commands.extend(
             [&[6, 8, 0][..], &piece(&lost), &[5], &bytes(&[1 << 40]), &[0], &piece(&lost)].concat(),
         );

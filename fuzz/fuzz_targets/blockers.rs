@@ -5,7 +5,9 @@
 use libfuzzer_sys::fuzz_target;
 use sampletop::model::vocabulary::blocker::{BlockerKind, RawHolder};
 use sampletop::model::vocabulary::event::Syscall;
-use sampletop::process::blockers::{BlockedThread, LockClass, native_blocker, parse_locks};
+use sampletop::process::blockers::{
+    BlockedThread, LockClass, LockWait, holder_in, native_blocker, parse_locks,
+};
 use sampletop::process::memory::ReadMemory;
 use sampletop_fuzz::{Input, within};
 
@@ -87,4 +89,24 @@ fn locks(text: &[u8]) {
         })
         .collect();
     assert_eq!(parse_locks(written.as_bytes()), waits);
+    // Each is compared with all.
+    for wait in waits.iter().take(100) {
+        held(&waits, wait);
+    }
+}
+
+/// Panics unless the holder is that of all such waits.
+fn held(waits: &[LockWait], wait: &LockWait) {
+    let pid = wait.waiter.unwrap_or(WAITER);
+    let found = holder_in(waits, pid, wait.class, wait.inode);
+    let is_such = |other: &&LockWait| {
+        let is_process = wait.class == LockClass::Ofd || other.waiter == Some(pid);
+        (other.class, other.inode) == (wait.class, wait.inode) && is_process
+    };
+    let mut holders: Vec<_> = waits.iter().filter(is_such).map(|other| other.holder).collect();
+    holders.dedup();
+    match holders[..] {
+        [one] => assert_eq!(found, one),
+        _ => assert_eq!(found, None),
+    }
 }

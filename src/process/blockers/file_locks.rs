@@ -86,7 +86,7 @@ pub fn file_lock_holder(pid: u32, call: &Syscall, inode: u64) -> RawHolder {
 }
 
 /// Returns the one holder of all locks of this class and file for which a process waits.
-pub(super) fn holder_in(waits: &[LockWait], pid: u32, class: LockClass, inode: u64) -> Option<u32> {
+pub fn holder_in(waits: &[LockWait], pid: u32, class: LockClass, inode: u64) -> Option<u32> {
     let is_ours = |wait: &&LockWait| {
         wait.class == class
             && wait.inode == inode

@@ -17,7 +17,7 @@ mod lock_table;
 mod mutex;
 mod rwlock;
 
-pub use file_locks::{LockClass, LockWait, file_lock_holder, parse_locks};
+pub use file_locks::{LockClass, LockWait, file_lock_holder, holder_in, parse_locks};
 pub use lock_table::LockTable;
 pub(in crate::process) use mutex::{mutex_owner, pi_owner};
 

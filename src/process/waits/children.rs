@@ -47,7 +47,8 @@ fn arguments(pid: u32) -> Option<String> {
     joined(&read_file(&format!("/proc/{pid}/cmdline"), LIST_BYTES)?)
 }
 
-fn joined(command: &[u8]) -> Option<String> {
+/// Joins the arguments in a command line of /proc by blanks, and cuts them.
+pub fn joined(command: &[u8]) -> Option<String> {
     let words = command.strip_suffix(b"\0").unwrap_or(command);
     let (_, arguments) = words.split_at(words.iter().position(|byte| *byte == 0)? + 1);
     let arguments: Vec<u8> =
@@ -73,7 +74,8 @@ fn children(thread: &Thread, limit: usize) -> Vec<u32> {
     pids
 }
 
-fn numbers(list: &[u8]) -> Vec<u32> {
+/// Reads the numbers in a list of children.
+pub fn numbers(list: &[u8]) -> Vec<u32> {
     let words = list.split(u8::is_ascii_whitespace);
     words.filter_map(|word| std::str::from_utf8(word).ok()?.parse().ok()).collect()
 }

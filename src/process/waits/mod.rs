@@ -7,12 +7,12 @@
 //! are compared before and after. Otherwise there is none.
 
 pub mod accept_queues;
-mod children;
+pub mod children;
 pub mod endpoint_iterator;
 pub mod endpoints;
 mod other_end;
 mod sockets;
-mod unix_peers;
+pub mod unix_peers;
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -407,7 +407,7 @@ fn ids_inside(place: &str) -> Option<Vec<u32>> {
 }
 
 /// Formats a `struct sockaddr` of the families inet, inet6 and unix.
-fn address(bytes: &[u8]) -> Option<String> {
+pub fn address(bytes: &[u8]) -> Option<String> {
     let port = || Some(u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?));
     match u16::from_le_bytes(bytes.get(..2)?.try_into().ok()?) {
         1 => unix_name(bytes.get(2..)?),

@@ -93,7 +93,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 /// Returns an attribute of an answer about `inode`.
-fn attribute(answer: &[u8], inode: u32, wanted: u16) -> Option<Vec<u8>> {
+pub fn attribute(answer: &[u8], inode: u32, wanted: u16) -> Option<Vec<u8>> {
     let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
     if kind != SOCK_DIAG_BY_FAMILY || word(answer, HEADER + 4)? != inode {
         return None;

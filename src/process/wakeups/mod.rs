@@ -104,6 +104,11 @@ impl Counting {
     }
 }
 
+/// Decodes a row of the program's map: `struct pair` and `struct waker` of wakeups.bpf.c.
+pub fn decode(pair: &[u32; 6], waker: &[u64; 5]) -> Pair {
+    self::pair(program::row(pair, waker))
+}
+
 fn pair(row: program::Row) -> Pair {
     let woken = Woken { pid: row.woken.0, tid: row.woken.1 };
     let name = |bytes: &[u8; 16]| -> Arc<str> {

@@ -120,7 +120,7 @@ fn tracepoint(ebpf: &mut Ebpf) -> Result<&mut BtfTracePoint, Refusal> {
     ebpf.program_mut("count").ok_or_else(|| missing("count"))?.try_into().map_err(refused)
 }
 
-fn row(pair: &PairWords, waker: &WakerWords) -> Row {
+pub fn row(pair: &PairWords, waker: &WakerWords) -> Row {
     let [waker_pid, waker_tid, woken_pid, woken_tid, call, _] = *pair;
     let text = |from: usize| {
         let mut bytes = [0; 16];
