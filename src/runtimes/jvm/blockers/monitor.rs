@@ -155,12 +155,12 @@ impl<M: ReadMemory> Jvm<M> {
             at = self.memory.read_u64(at)?;
         }
         let object = self.objects.as_ref().ok()?.plain(self.memory.read_u64(at)?);
-        let is_its = |word: Option<u64>| word == Some(monitor | MONITOR_MARK);
-        if object == 0 || !object.is_multiple_of(8) || !is_its(self.memory.read_u64(object)) {
+        if object == 0 || !object.is_multiple_of(8) {
             return None;
         }
         let class = self.class_of(object);
-        class.filter(|_| is_its(proof.word(self, object)))
+        // Memory that was used again is not used for the same object later.
+        class.filter(|_| proof.word(self, object) == Some(monitor | MONITOR_MARK))
     }
 
     pub fn monitor_object(

@@ -120,18 +120,23 @@ fn a_lock_that_has_moved_is_unknown() {
     }
 }
 
-/// Memory in which the collector uses the waiter's old object again after some reads.
-struct UsedAgain<'w>(&'w World, Cell<u32>);
+/// Memory in which the collector uses a place again after a number of reads of it.
+struct UsedAgain<'w> {
+    world: &'w World,
+    at: u64,
+    after: u32,
+    reads: Cell<u32>,
+}
 
 impl ReadMemory for UsedAgain<'_> {
     fn read(&self, address: u64, buf: &mut [u8]) -> usize {
-        if address == WAITER + OBJECT + EETOP_AT {
-            self.1.set(self.1.get() + 1);
-            if self.1.get() > 1 {
-                self.0.word(WAITER + OBJECT + EETOP_AT, 0x77);
+        if address == self.at {
+            self.reads.set(self.reads.get() + 1);
+            if self.reads.get() > self.after {
+                self.world.word(self.at, 0x77);
             }
         }
-        self.0.read(address, buf)
+        self.world.read(address, buf)
     }
 }
 
@@ -141,10 +146,27 @@ fn what_was_the_threads_object_and_is_no_more_says_nothing() {
     for moves in [false, true] {
         let world = world(&layout);
         park(&world, &layout, "com/acme/TaxTable");
-        let mut jvm = jvm_with(UsedAgain(&world, Cell::new(0)), &layout);
+        let at = WAITER + OBJECT + EETOP_AT;
+        let memory = UsedAgain { world: &world, at, after: 1, reads: Cell::new(0) };
+        let mut jvm = jvm_with(memory, &layout);
         if moves {
             jvm.objects = Ok(Objects::made_up_moving(Some(STALE_BITS)));
         }
         assert_eq!(jvm.blocker_on_stack(SP).is_some(), !moves, "{moves}");
+    }
+}
+
+#[test]
+fn what_was_a_monitors_object_and_is_no_more_has_no_class() {
+    let layout = layout_17();
+    for after in 0..=1 {
+        let world = world_with_stale(&layout, LOCK);
+        world.word(WAITER + PENDING, MONITOR);
+        world.word(LOCK, MONITOR | 2);
+        let memory = UsedAgain { world: &world, at: LOCK, after, reads: Cell::new(0) };
+        let mut jvm = jvm_with(memory, &layout);
+        jvm.objects = Ok(Objects::made_up_moving(Some(STALE_BITS)));
+        let found = jvm.blocker_on_stack(SP).expect("it waits");
+        assert_eq!(found.class, None, "used again after {after} reads");
     }
 }
