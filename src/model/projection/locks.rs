@@ -174,6 +174,15 @@ impl Waited {
         attached: &[u32],
     ) -> (Vec<Lock>, LocksOfNodes) {
         let mut places = Places::new(snapshot, rows, verdicts);
+        // A process holds a file lock, and its leader stands for it: which of several threads took
+        // it is not known.
+        let with_others: FxHashSet<u32> = snapshot
+            .threads
+            .iter()
+            .map(|now| now.thread)
+            .filter(|thread| thread.pid != thread.tid)
+            .map(|thread| thread.pid)
+            .collect();
         let mut sums: BTreeMap<LockKey, Sum> = BTreeMap::new();
         let mut of_nodes: FxHashMap<(u32, LockKey, Held), (Holder, u64)> = FxHashMap::default();
         let mut of_threads: BTreeMap<(ThreadKey, LockKey), u64> = BTreeMap::new();
@@ -181,9 +190,19 @@ impl Waited {
             let blocker = snapshot.tables.blocker(wait.blocker);
             let Some(blocker) = blocker.filter(|found| is_lock(found)) else { continue };
             let key = LockKey::of(blocker);
-            let place = places.of(wait.stack);
+            let waiter = (wait.thread, places.of(wait.stack));
+            let held_in = match blocker.holder {
+                Holder::Thread { thread, .. }
+                    if blocker.kind == BlockerKind::FileLock
+                        && with_others.contains(&thread.pid) =>
+                {
+                    None
+                }
+                Holder::Thread { stack, .. } => Some(stack),
+                _ => None,
+            };
             let sum = sums.entry(key).or_default();
-            sum.add(blocker, place, wait.thread, weights, &mut places);
+            sum.add(blocker, waiter, held_in, weights, &mut places);
             sum.span(self.spans.get(&wait.blocker).copied());
             let of_node = (attached[wait.cell as usize], key, Held::of(blocker.holder));
             of_nodes.entry(of_node).or_insert((blocker.holder, 0)).1 += weights.wall_ns;
@@ -456,8 +475,8 @@ impl Sum {
     fn add(
         &mut self,
         blocker: &Blocker,
-        place: Path,
-        thread: ThreadKey,
+        (thread, place): (ThreadKey, Path),
+        held_in: Option<StackId>,
         weights: &Weights,
         places: &mut Places<'_>,
     ) {
@@ -468,9 +487,9 @@ impl Sum {
         let longest = (weights.longest_ns, std::cmp::Reverse(weights.longest_from), thread);
         self.longest = self.longest.max(Some(longest));
         *self.waiting_in.entry(place).or_default() += ns;
-        let (held_in, by) = match blocker.holder {
-            Holder::Thread { stack, .. } => (places.of(stack), places.exit_of(stack)),
-            _ => (Path::default(), None),
+        let (held_in, by) = match held_in {
+            Some(stack) => (places.of(stack), places.exit_of(stack)),
+            None => (Path::default(), None),
         };
         let held = self.holders.entry((Held::of(blocker.holder), held_in));
         let (_, waited_ns, calls) = held.or_insert((blocker.holder, 0, BTreeMap::new()));

@@ -105,6 +105,27 @@ fn threads_that_wait_at_the_end_are_counted() {
 }
 
 #[test]
+fn a_file_lock_of_a_process_with_several_threads_is_held_nowhere() {
+    let mut world = World::new();
+    let held = world.held_by(0x10, "main", HELD);
+    world.waits("flock-1", 300, Blocker { kind: BlockerKind::FileLock, ..held.clone() });
+    let Holder::Thread { thread, name, stack } = held.holder else { panic!("a thread") };
+    let mut snapshot = world.snapshot();
+    let mut place = |tid: u32| {
+        let (state, syscall, blocker) = (RawState::Known(State::Sleep), None, BlockerId::NONE);
+        let thread = ThreadKey { tid, ..thread };
+        let (since, run_ns, recovered) = (10, 0, false);
+        let now =
+            ThreadNow { thread, name, stack, state, since, syscall, blocker, run_ns, recovered };
+        snapshot.threads = [now].into();
+        let projection = world.project_with(&mut Projector::default(), &snapshot, &mine());
+        projection.locks[0].holders[0].place.len()
+    };
+    assert!(place(thread.pid) > 0, "its only thread has it");
+    assert_eq!(place(thread.pid + 1), 0);
+}
+
+#[test]
 fn waits_are_summed_by_lock_with_their_holders() {
     let mut world = World::new();
     let held = world.held_by(0x10, "timer", HELD);
