@@ -175,36 +175,43 @@ fn what_refers_to_itself_has_an_end() {
     assert_eq!(found_in(&world, &layout), None);
 }
 
-/// Memory in which the initialisation ends at one of the reads.
-struct Ends<'w>(&'w World, u32);
+/// Memory that changes at one of the reads.
+struct Changes<'w>(&'w World, u32, fn(&World));
 
-impl ReadMemory for Ends<'_> {
+impl ReadMemory for Changes<'_> {
     fn read(&self, address: u64, buf: &mut [u8]) -> usize {
         if self.0.reads() == self.1 {
-            self.0.put(CONFIG + STATE, &[BEING_INITIALIZED + 1]);
+            (self.2)(self.0);
         }
         self.0.read(address, buf)
     }
 }
 
 #[test]
-fn an_initialisation_that_ends_meanwhile_is_not_shown() {
+fn what_changes_meanwhile_is_not_shown() {
     let layout = layout_17();
-    let mut shown = Vec::new();
-    for at in 0.. {
-        let world = waits(&layout);
-        let found = jvm_with(Ends(&world, at), &layout).blocker_on_stack(SP);
-        assert!(found.is_none_or(|found| found.holder == OTHER_HOLDS), "at {at}: {found:?}");
-        shown.push(found.is_some());
-        if world.reads() <= at {
-            break;
+    let changes: [fn(&World); 3] = [
+        |world| world.put(CONFIG + STATE, &[BEING_INITIALIZED + 1]),
+        |world| world.word(CONFIG + MIRROR + INIT_LOCK, LOCK + 0x100),
+        |world| world.word(CONFIG + INIT_THREAD, WAITER),
+    ];
+    for change in changes {
+        let mut shown = Vec::new();
+        for at in 0.. {
+            let world = waits(&layout);
+            let found = jvm_with(Changes(&world, at, change), &layout).blocker_on_stack(SP);
+            assert!(found.is_none_or(|found| found.holder == OTHER_HOLDS), "at {at}: {found:?}");
+            shown.push(found.is_some());
+            if world.reads() <= at {
+                break;
+            }
         }
+        // All words are read again at the end. Those behind the word may be read after it has
+        // changed: at the moment before, everything was as it is shown.
+        let first = shown.iter().position(|shown| *shown).expect("it was not changed");
+        assert!(shown[first..].iter().all(|shown| *shown), "{shown:?}");
+        assert!(first > 80 && shown.len() - first < 20, "{first} of {}", shown.len());
     }
-    // All words are read again at the end. Those behind the state may be read after it has changed:
-    // at the moment before, everything was as it is shown.
-    let first = shown.iter().position(|shown| *shown).expect("it was not changed");
-    assert!(shown[first..].iter().all(|shown| *shown), "{shown:?}");
-    assert!(first > 80 && shown.len() - first < 20, "{first} of {}", shown.len());
 }
 
 /// Where init locks are native monitors, this word of a thread is the class.
@@ -255,9 +262,16 @@ fn where_init_locks_are_native_the_thread_says_the_class() {
     let before = calls.1.get();
     assert_eq!(jvm.blocker_on_stack(sp_of_other), None);
     assert_eq!(calls.1.get() - before, 3);
-    for (at, word) in [(CONFIG + INIT_THREAD, WAITER), (WAITER + CLASS_IN_THREAD, 0)] {
-        world.word(at, word);
-        assert_eq!(jvm.blocker_on_stack(SP), None, "{at:x}");
+    for (at, right, wrong) in [
+        (CONFIG + POOL + POOL_HOLDER, CONFIG, LOCK),
+        (CONFIG + INIT_THREAD, OTHER, WAITER),
+        (WAITER + CLASS_IN_THREAD, CONFIG, LOCK),
+        (WAITER + CLASS_IN_THREAD, CONFIG, 0),
+    ] {
+        world.word(at, wrong);
+        assert_eq!(jvm.blocker_on_stack(SP), None, "{wrong:x} at {at:x}");
+        world.word(at, right);
+        assert!(jvm.blocker_on_stack(SP).is_some(), "{at:x}");
     }
 }
 
