@@ -494,20 +494,6 @@ mod tests {
     use crate::capture::event_ring;
     use crate::model::vocabulary::event::{Losses, Tick};
 
-    fn session() -> Session {
-        Session {
-            version: String::new(),
-            host: String::new(),
-            kernel: String::new(),
-            cores_milli: 1000,
-            started: 0,
-            started_unix_ns: 0,
-            interval_ns: 10_000_000,
-            max_overhead_percent: None,
-            wanted: Default::default(),
-        }
-    }
-
     #[test]
     fn all_threads_use_as_much_as_two_of_them() {
         let mut own = OwnCpu::begin();
@@ -544,7 +530,7 @@ mod tests {
             rings: vec![reader],
             symbols: Symbols::start(Default::default()),
             names: Names::default(),
-            session: session(),
+            session: Session::made_up(),
             limits: Limits::default(),
             conditions: Box::new(conditions),
             publication: None,
@@ -583,7 +569,7 @@ mod tests {
             rings: vec![reader],
             symbols: Symbols::start(Default::default()),
             names: Names::default(),
-            session: session(),
+            session: Session::made_up(),
             startup_ns: 0,
             limits: Limits::default(),
             conditions: Box::new(nothing),

@@ -12,13 +12,15 @@ use serde_json::Value;
 const USERS: [&str; 5] = ["class-call", "class-field", "class-new", "class-name", "class-extends"];
 
 /// Virtual machines to try.
-const OPTIONS: [&[&str]; 6] = [
+const OPTIONS: [&[&str]; 8] = [
     &[],
     &["-Xint"],
     &["-Xcomp"],
     &["-XX:-UseCompressedOops"],
     &["-XX:+UseSerialGC"],
     &["-XX:+UseParallelGC"],
+    &["-XX:+UseZGC"],
+    &["-XX:+UseShenandoahGC"],
 ];
 
 /// Returns the exit code of sampletop, and what it writes.

@@ -74,9 +74,8 @@ impl LookedUp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::facts::history::History;
-    use crate::model::facts::snapshot::{Health, Session, ThreadNow};
-    use crate::model::facts::tables::{BlockerId, NameId, Tables};
+    use crate::model::facts::snapshot::ThreadNow;
+    use crate::model::facts::tables::{BlockerId, NameId};
     use crate::model::projection::waits::{Lock, WaitsFor};
     use crate::model::vocabulary::event::Syscall;
     use crate::model::vocabulary::frame::ThreadKey;
@@ -109,32 +108,8 @@ mod tests {
             run_ns: 0,
             recovered: false,
         };
-        let session = Session {
-            version: "0".into(),
-            host: "here".into(),
-            kernel: "6".into(),
-            cores_milli: 1000,
-            started: 0,
-            started_unix_ns: 0,
-            interval_ns: 10_000_000,
-            max_overhead_percent: None,
-            wanted: Default::default(),
-        };
-        Arc::new(Snapshot {
-            session: session.into(),
-            targets: [].into(),
-            at,
-            capture: "bpf".into(),
-            health: Health::default(),
-            tables: Tables::default(),
-            history: History::default(),
-            threads: threads.iter().map(now).collect(),
-            deadlocks: Arc::default(),
-            observed_waits: Arc::default(),
-            wakeups: None,
-            notice: None,
-            stopped: false,
-        })
+        let threads: Vec<ThreadNow> = threads.iter().map(now).collect();
+        Snapshot::made_up(at, &threads).into()
     }
 
     /// Returns thread, stack, times and time of what is kept.

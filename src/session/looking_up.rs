@@ -137,9 +137,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use super::*;
-    use crate::model::facts::history::History;
-    use crate::model::facts::snapshot::{Health, Session};
-    use crate::model::facts::tables::{BlockerId, NameId, Tables};
+    use crate::model::facts::tables::{BlockerId, NameId};
     use crate::model::projection::waits::WaitsFor;
     use crate::model::vocabulary::event::Syscall;
     use crate::model::vocabulary::state::{RawState, State};
@@ -161,32 +159,7 @@ mod tests {
     }
 
     fn snapshot(threads: &[ThreadNow]) -> Snapshot {
-        let session = Session {
-            version: "0".into(),
-            host: "here".into(),
-            kernel: "6".into(),
-            cores_milli: 1000,
-            started: 0,
-            started_unix_ns: 0,
-            interval_ns: 10_000_000,
-            max_overhead_percent: None,
-            wanted: Default::default(),
-        };
-        Snapshot {
-            session: session.into(),
-            targets: [].into(),
-            at: 100,
-            capture: "perf".into(),
-            health: Health::default(),
-            tables: Tables::default(),
-            history: History::default(),
-            threads: threads.into(),
-            deadlocks: Arc::default(),
-            wakeups: None,
-            observed_waits: Arc::default(),
-            notice: None,
-            stopped: false,
-        }
+        Snapshot::made_up(100, threads)
     }
 
     fn tids(chosen: &[(Asked, StackId)]) -> Vec<u32> {

@@ -103,38 +103,11 @@ mod tests {
     use std::sync::mpsc::Receiver;
 
     use super::*;
-    use crate::model::facts::history::History;
-    use crate::model::facts::snapshot::{Health, Session, Snapshot};
-    use crate::model::facts::tables::Tables;
+    use crate::model::facts::snapshot::Snapshot;
     use crate::model::projection::settings::Settings;
 
     fn request(number: u64, urgent: bool) -> Request {
-        let session = Session {
-            version: "0".into(),
-            host: "here".into(),
-            kernel: "6".into(),
-            cores_milli: 1000,
-            started: 0,
-            started_unix_ns: 0,
-            interval_ns: 10_000_000,
-            max_overhead_percent: None,
-            wanted: Default::default(),
-        };
-        let snapshot = Snapshot {
-            session: session.into(),
-            targets: [].into(),
-            at: 0,
-            capture: "perf".into(),
-            health: Health::default(),
-            tables: Tables::default(),
-            history: History::default(),
-            threads: [].into(),
-            deadlocks: Arc::default(),
-            observed_waits: Arc::default(),
-            wakeups: None,
-            notice: None,
-            stopped: false,
-        };
+        let snapshot = Snapshot::made_up(0, &[]);
         let settings = Settings::default();
         Request { number, snapshot: Arc::new(snapshot), settings, trends: false, urgent }
     }

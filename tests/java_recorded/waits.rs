@@ -1,5 +1,5 @@
 //! What threads in recorded memory wait for, as jstack printed it. Shared by the test, the recorder
-//! (tests/java_blockers.rs) and a fuzz target.
+//! (tests/java_blockers) and a fuzz target.
 
 #![allow(dead_code)] // each of them uses a part
 

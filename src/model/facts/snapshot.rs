@@ -48,6 +48,24 @@ impl Session {
     }
 }
 
+#[cfg(test)]
+impl Session {
+    /// Returns a session that began at 0, on one core, with an interval of 10 ms.
+    pub fn made_up() -> Session {
+        Session {
+            version: "0".into(),
+            host: "here".into(),
+            kernel: "6".into(),
+            cores_milli: 1000,
+            started: 0,
+            started_unix_ns: 0,
+            interval_ns: 10_000_000,
+            max_overhead_percent: None,
+            wanted: Default::default(),
+        }
+    }
+}
+
 /// The user's selection of targets, unless it is a single process.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Wanted {
@@ -152,6 +170,28 @@ pub struct Snapshot {
     pub notice: Option<Arc<str>>,
     /// The user has stopped sampling (key X).
     pub stopped: bool,
+}
+
+#[cfg(test)]
+impl Snapshot {
+    /// Returns a snapshot of [`Session::made_up`] without facts.
+    pub fn made_up(at: Ns, threads: &[ThreadNow]) -> Snapshot {
+        Snapshot {
+            session: Session::made_up().into(),
+            targets: [].into(),
+            at,
+            capture: "bpf".into(),
+            health: Health::default(),
+            tables: Tables::default(),
+            history: History::default(),
+            threads: threads.into(),
+            deadlocks: Arc::default(),
+            observed_waits: Arc::default(),
+            wakeups: None,
+            notice: None,
+            stopped: false,
+        }
+    }
 }
 
 impl Snapshot {

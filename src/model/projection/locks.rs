@@ -1,5 +1,6 @@
 //! What the shown threads waited for in a range, by lock: how long, who held it, and where.
 
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -176,13 +177,10 @@ impl Waited {
         let mut places = Places::new(snapshot, rows, verdicts);
         // A process holds a file lock, and its leader stands for it: which of several threads took
         // it is not known.
-        let with_others: FxHashSet<u32> = snapshot
-            .threads
-            .iter()
-            .map(|now| now.thread)
-            .filter(|thread| thread.pid != thread.tid)
-            .map(|thread| thread.pid)
-            .collect();
+        let with_others: LazyCell<FxHashSet<u32>, _> = LazyCell::new(|| {
+            let threads = snapshot.threads.iter().map(|now| now.thread);
+            threads.filter(|thread| thread.pid != thread.tid).map(|thread| thread.pid).collect()
+        });
         let mut sums: BTreeMap<LockKey, Sum> = BTreeMap::new();
         let mut of_nodes: FxHashMap<(u32, LockKey, Held), (Holder, u64)> = FxHashMap::default();
         let mut of_threads: BTreeMap<(ThreadKey, LockKey), u64> = BTreeMap::new();

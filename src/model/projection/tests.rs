@@ -1,5 +1,6 @@
 //! Each rule of a projection, on an example small enough to compute by hand.
 
+mod chains;
 mod filters;
 mod findings;
 mod label;
@@ -37,20 +38,9 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let session = Session {
-            version: "0".into(),
-            host: "here".into(),
-            kernel: "6".into(),
-            cores_milli: 1000,
-            started: 0,
-            started_unix_ns: 0,
-            interval_ns: 10_000_000,
-            max_overhead_percent: None,
-            wanted: Default::default(),
-        };
         World {
             interner: Interner::new(1 << 20),
-            session: session.into(),
+            session: Session::made_up().into(),
             frames: HashMap::new(),
             facts: Vec::new(),
             till: 100,

@@ -168,7 +168,8 @@ pub enum RawHolder {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct RawBlocker {
     pub kind: BlockerKind,
-    /// Address of the object in the target: of a Java object as `jstack` prints it, of a mutex its
+    /// Address of the object in the target: of a Java object as `jstack` prints it (of a monitor
+    /// its own under ZGC and Shenandoah, which move objects while Java runs), of a mutex its
     /// first byte, of a class that is initialised the virtual machine's record of the class.
     pub object: u64,
     /// The object's class: a text of the runtime's names (`RawName::of_runtime`).

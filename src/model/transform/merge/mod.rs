@@ -9,15 +9,19 @@
 //! ```text
 //! mod      tables, threads, conditions
 //! history  buckets of several profiles as those of one
+//! pids     numbers of processes that several hosts have
 //! wakeups  who woke whom in several profiles
+//! words    what profiles say of themselves: hosts, kernels, versions
 //! ```
 
 mod history;
+mod pids;
 #[cfg(test)]
 mod tests;
 mod wakeups;
+mod words;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
@@ -36,10 +40,10 @@ use crate::model::facts::tables::{BlockerId, FrameId, Holder, NameId, Named, Sta
 use crate::model::vocabulary::frame::{FileId, FrameCode, Marker, Ns, RawFrame, SECOND, ThreadKey};
 use crate::model::vocabulary::text::clean;
 use history::Joined;
+pub use pids::PID_MAX;
+use pids::Pids;
 use wakeups::JoinedWakeups;
-
-/// Linux's limit of process ids (PID_MAX_LIMIT, 64-bit kernels).
-pub const PID_MAX: u32 = 1 << 22;
+use words::{TEXT_MAX, Words};
 
 /// Start of the first profile on the common clock, ns; leaves room for equally much older ones.
 const BEGIN: Ns = 1 << 60;
@@ -53,9 +57,6 @@ const SUM_MAX: u64 = u64::MAX / 2;
 
 /// Maximum processes kept; the rest are only counted.
 const TARGETS_MAX: usize = 10_000;
-
-/// Maximum length of a list in one sentence, bytes.
-const TEXT_MAX: usize = 300;
 
 /// Why a profile cannot be added. In this case nothing of it was added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,29 +78,6 @@ impl fmt::Display for Unfit {
     }
 }
 
-/// The distinct values of one property in all profiles, in order of first occurrence.
-#[derive(Default)]
-struct Words(Vec<String>);
-
-impl Words {
-    /// Adds a value if it is new. Returns its index.
-    fn add(&mut self, word: &str) -> usize {
-        self.0.iter().position(|known| known == word).unwrap_or_else(|| {
-            self.0.push(word.to_owned());
-            self.0.len() - 1
-        })
-    }
-
-    /// Returns the values that are not empty: profiles of other tools lack some properties.
-    fn known(&self) -> Vec<&str> {
-        self.0.iter().map(String::as_str).filter(|word| !word.is_empty()).collect()
-    }
-
-    fn text(&self) -> String {
-        clean(&self.known().join(", "), TEXT_MAX).into_owned()
-    }
-}
-
 /// Merges profiles one after the other, until [`Merger::finish`]. Uses no more memory than one
 /// session.
 pub struct Merger {
@@ -116,11 +94,8 @@ pub struct Merger {
     /// By pid, start and command.
     target_at: HashMap<(u32, u64, Arc<str>), usize>,
     dropped: usize,
-    /// Hosts by name, and the merged pid of each of their processes.
     hosts: Words,
-    pids: FxHashMap<(usize, u32), u32>,
-    used: BTreeSet<u32>,
-    next_pid: u32,
+    pids: Pids,
     /// Offset of the common clock from the wall clock, ns.
     clock: Option<i128>,
     /// The time span of each profile.
@@ -153,9 +128,7 @@ impl Merger {
             target_at: HashMap::new(),
             dropped: 0,
             hosts: Words::default(),
-            pids: FxHashMap::default(),
-            used: BTreeSet::new(),
-            next_pid: PID_MAX + 1,
+            pids: Pids::default(),
             clock: None,
             spans: Vec::new(),
             health: Health::default(),
@@ -264,23 +237,6 @@ impl Merger {
         health.naming |= more.naming;
         health.folded_facts = health.folded_facts.saturating_add(more.folded_facts);
         health.dropped_buckets = health.dropped_buckets.saturating_add(more.dropped_buckets);
-    }
-
-    /// Returns the merged pid of a host's process.
-    fn pid(&mut self, host: usize, pid: u32) -> u32 {
-        if let Some(known) = self.pids.get(&(host, pid)) {
-            return *known;
-        }
-        let mut free = pid;
-        while !self.used.insert(free) {
-            free = self.next_pid;
-            self.next_pid = self.next_pid.saturating_add(1);
-            if free == u32::MAX {
-                break;
-            }
-        }
-        self.pids.insert((host, pid), free);
-        free
     }
 
     /// Returns the merged profile, and a sentence for each mismatch between the profiles. `None` if
@@ -394,8 +350,7 @@ impl Merger {
                 clean(&several.join(", "), TEXT_MAX)
             ));
         }
-        let mut renamed: Vec<_> = self.pids.iter().filter(|((_, pid), now)| pid != *now).collect();
-        renamed.sort_by_key(|(_, now)| **now);
+        let renamed = self.pids.renamed();
         let host = |host: usize| match &*self.hosts.0[host] {
             "" => "an unknown host",
             host => host,
@@ -463,7 +418,7 @@ struct Carry<'a> {
 impl Carry<'_> {
     fn targets(&mut self) {
         for target in self.snapshot.targets.iter() {
-            let pid = self.merger.pid(self.host, target.pid);
+            let pid = self.merger.pids.merged(self.host, target.pid);
             let ended = target.ended.map(|at| moved(at, self.later));
             let target = Target { pid, ended, ..target.clone() };
             let Merger { targets, target_at, dropped, .. } = &mut *self.merger;
@@ -506,17 +461,16 @@ impl Carry<'_> {
             let at = moved(wait.at, self.later);
             let mut wait = ObservedWait { thread, stack, at, ..wait.clone() };
             let peers = wait.waits_for.peer.iter_mut().flat_map(|peer| &mut peer.processes);
-            peers.for_each(|peer| peer.pid = self.merger.pid(self.host, peer.pid));
+            peers.for_each(|peer| peer.pid = self.merger.pids.merged(self.host, peer.pid));
             observed_waits::add(&mut self.merger.observed_waits, wait);
         }
     }
 
     fn wakeups(&mut self) {
         let Some(wakeups) = &self.snapshot.wakeups else { return };
-        let mut joined = std::mem::take(&mut self.merger.wakeups);
-        let pid = |pid| self.merger.pid(self.host, pid);
+        let Merger { wakeups: joined, pids, .. } = &mut *self.merger;
+        let pid = |pid| pids.merged(self.host, pid);
         joined.add(wakeups, moved(wakeups.from, self.later), pid);
-        self.merger.wakeups = joined;
     }
 
     fn history(&mut self) {
@@ -569,13 +523,13 @@ impl Carry<'_> {
         let Some(mut found) = self.snapshot.tables.blocker(blocker).cloned() else {
             return BlockerId::NONE;
         };
-        found.pid = self.merger.pid(self.host, found.pid);
+        found.pid = self.merger.pids.merged(self.host, found.pid);
         match &mut found.holder {
             Holder::Thread { thread, name, stack } => {
                 (*thread, *name, *stack) =
                     (self.thread(*thread), self.name(*name), self.stack(*stack));
             }
-            Holder::Foreign { pid, .. } => *pid = self.merger.pid(self.host, *pid),
+            Holder::Foreign { pid, .. } => *pid = self.merger.pids.merged(self.host, *pid),
             _ => {}
         }
         let carried = self.merger.interner.blocker(found);
@@ -590,7 +544,7 @@ impl Carry<'_> {
     }
 
     fn thread(&mut self, thread: ThreadKey) -> ThreadKey {
-        ThreadKey { pid: self.merger.pid(self.host, thread.pid), ..thread }
+        ThreadKey { pid: self.merger.pids.merged(self.host, thread.pid), ..thread }
     }
 
     fn name(&mut self, name: NameId) -> NameId {

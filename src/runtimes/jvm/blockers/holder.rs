@@ -25,7 +25,7 @@ impl<M: ReadMemory> Jvm<M> {
         if let Some(carrier) = self.object_field(object, CARRIER) {
             match proof.field(self, carrier)? {
                 Reference::Null => return Some(NativeThread::Unmounted),
-                Reference::Stale => return None,
+                Reference::Stale(_) => return None,
                 Reference::Object(carrier) => object = carrier,
             }
         }

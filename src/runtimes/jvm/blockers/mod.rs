@@ -85,8 +85,8 @@ impl Blockers {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reference {
     Null,
-    /// The collector may have moved the object.
-    Stale,
+    /// The collector may have moved the object from here.
+    Stale(u64),
     Object(u64),
 }
 
@@ -200,7 +200,7 @@ impl<M: ReadMemory> Jvm<M> {
                 let object = self.objects.as_ref().map_or(0, |objects| objects.colourless(object));
                 RawBlocker { object, class, ..unknown }
             }
-            Reference::Null | Reference::Stale => unknown,
+            Reference::Null | Reference::Stale(_) => unknown,
         }
     }
 

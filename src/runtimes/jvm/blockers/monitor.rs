@@ -109,52 +109,42 @@ impl<M: ReadMemory> Jvm<M> {
                 Status::Runnable => return self.class_of_monitor(waiter, monitor, places, proof),
                 Status::Parked | Status::Other => return None,
             };
-        let object = self.monitor_object(monitor, places, proof).unwrap_or(Reference::Stale);
-        let identity = self.identity(monitor, object, places, proof);
+        let object = self.monitor_object(monitor, places, proof).unwrap_or(Reference::Stale(0));
         if !enters {
-            return Some(self.in_object_wait(waiter, object, identity, proof));
+            return Some(self.in_object_wait(waiter, monitor, object, proof));
         }
         let holder = match proof.holders {
             true => self.owner(waiter, monitor, object, places, proof),
             false => None,
         };
-        let (object, class) = identity;
-        let holder = holder.unwrap_or_default();
-        Some(RawBlocker { kind: BlockerKind::Monitor, object, class, holder })
+        let blocker = self.blocker_of_monitor(BlockerKind::Monitor, monitor, object, proof);
+        Some(RawBlocker { holder: holder.unwrap_or_default(), ..blocker })
     }
 
-    /// Returns the address that tells this monitor from others, 0 if it is unknown, and the class
-    /// of its object. Where objects are moved while Java runs, that is the monitor's own address:
-    /// it stays for as long as threads wait, and is known when the object's is not.
-    fn identity(
+    /// Returns a blocker that is this monitor. Where objects are moved while Java runs it has the
+    /// monitor's own address: that stays for as long as threads wait, and is known when the
+    /// object's is not.
+    fn blocker_of_monitor(
         &mut self,
+        kind: BlockerKind,
         monitor: u64,
         object: Reference,
-        places: Places,
         proof: &mut Proof,
-    ) -> (u64, Option<RawName>) {
-        match (self.moves_any_time(), object) {
-            (false, Reference::Object(object)) => (object, self.class_of(object)),
-            (false, _) => (0, None),
-            (true, Reference::Object(object)) => (monitor, self.class_of(object)),
-            (true, Reference::Null) => (monitor, None),
-            (true, Reference::Stale) => (monitor, self.class_by_mark(monitor, places, proof)),
+    ) -> RawBlocker {
+        let blocker = self.blocker_at(kind, object);
+        if !self.moves_any_time() {
+            return blocker;
         }
+        let class = match object {
+            Reference::Stale(object) => self.class_by_mark(monitor, object, proof),
+            Reference::Object(_) | Reference::Null => blocker.class,
+        };
+        RawBlocker { object: monitor, class, ..blocker }
     }
 
     /// Returns the class of the object at a stale reference, if that object's mark word leads back
     /// to the monitor: then no other object was put there.
-    fn class_by_mark(
-        &mut self,
-        monitor: u64,
-        places: Places,
-        proof: &mut Proof,
-    ) -> Option<RawName> {
-        let mut at = monitor.checked_add(places.monitor_object)?;
-        if places.monitor_object_is_handle {
-            at = self.memory.read_u64(at)?;
-        }
-        let object = self.objects.as_ref().ok()?.plain(self.memory.read_u64(at)?);
+    fn class_by_mark(&self, monitor: u64, object: u64, proof: &mut Proof) -> Option<RawName> {
         if object == 0 || !object.is_multiple_of(8) {
             return None;
         }
@@ -183,22 +173,21 @@ impl<M: ReadMemory> Jvm<M> {
     fn in_object_wait(
         &mut self,
         waiter: &Waiter,
+        monitor: u64,
         object: Reference,
-        (identity, class): (u64, Option<RawName>),
         proof: &mut Proof,
     ) -> RawBlocker {
         let thread = match object {
             Reference::Object(object) => self.object_field(object, EETOP).is_some(),
-            Reference::Stale => true,
+            Reference::Stale(_) => true,
             Reference::Null => false,
         };
         if !thread || self.joins(waiter) != Some(true) {
-            let kind = BlockerKind::Notify;
-            return RawBlocker { kind, object: identity, class, holder: RawHolder::Unknown };
+            return self.blocker_of_monitor(BlockerKind::Notify, monitor, object, proof);
         }
         let holder = self.holder(object, RawHolder::Free, proof).filter(|_| proof.holders);
-        let holder = holder.unwrap_or_default();
-        RawBlocker { kind: BlockerKind::ThreadEnd, object: identity, class, holder }
+        let blocker = self.blocker_of_monitor(BlockerKind::ThreadEnd, monitor, object, proof);
+        RawBlocker { holder: holder.unwrap_or_default(), ..blocker }
     }
 
     /// Whether this thread, which is in `Object.wait`, was called by `Thread.join`.
@@ -357,8 +346,8 @@ impl<M: ReadMemory> Jvm<M> {
         let stack = places.lock_stack?;
         let wanted = match object {
             Reference::Object(object) => Locked::Object(object),
-            Reference::Stale if self.moves_any_time() => Locked::Monitor(monitor),
-            Reference::Stale | Reference::Null => return None,
+            Reference::Stale(_) if self.moves_any_time() => Locked::Monitor(monitor),
+            Reference::Stale(_) | Reference::Null => return None,
         };
         let entry = |jvm: &Self, threads: &[u64]| jvm.lock_stack_entry(threads, wanted, stack);
         let last = self.blockers.owners.get(&monitor).copied();

@@ -85,7 +85,7 @@ impl Proof {
         };
         Some(match (object, bad) {
             (0, _) => Reference::Null,
-            (_, true) => Reference::Stale,
+            (object, true) => Reference::Stale(object),
             (object, false) => {
                 self.objects.push(object);
                 Reference::Object(object)

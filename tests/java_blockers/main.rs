@@ -1,31 +1,29 @@
 //! What blocked Java threads wait for and who holds it: read from outside, and judged by jstack. It
 //! knows objects, classes and owners of locks; the program's own names say who else is waited for.
 
+#[path = "../common/mod.rs"]
 mod common;
-#[path = "java_recorded/recording.rs"]
+mod jstack;
+mod reader;
+#[path = "../java_recorded/recording.rs"]
 mod recording;
-#[path = "java_recorded/waits.rs"]
+#[path = "../java_recorded/waits.rs"]
 mod waits;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
-use common::java::{EVERY_JDK, Jdk, Jvm as Running, can_test, output};
+use common::java::{EVERY_JDK, can_test};
 use common::wait_until_all_sleep;
-use recording::{PIECE, Piece, Pieces};
-use regex::Regex;
-use sampletop::model::vocabulary::blocker::{BlockerKind, RawBlocker, RawHolder};
-use sampletop::model::vocabulary::frame::Ns;
+use jstack::{Printed, jstack, shown};
+use reader::{Found, OBSERVATIONS, Reader};
+use recording::Pieces;
+use sampletop::model::vocabulary::blocker::{BlockerKind, RawHolder};
 use sampletop::process::maps::Maps;
-use sampletop::process::memory::{Memory, ReadMemory};
-use sampletop::process::threads::{Doing, Tasks};
 use sampletop::runtimes::frame_and_thread_names::Names;
-use sampletop::runtimes::jvm::{self, Jvm};
-use sampletop::unwinder::Generated;
+use sampletop::runtimes::jvm;
 use waits::{PID, Thread, Wait, Waits};
 
 /// Threads of each kind.
@@ -68,178 +66,6 @@ fn expected(name: &str, unmounts: bool) -> Option<(BlockerKind, Holder)> {
         "virtual-lock" => (BlockerKind::OwnedLock, Holder::Raw(RawHolder::Unmounted)),
         _ => return None,
     })
-}
-
-/// An object as jstack prints it: address and class.
-type Object = (u64, String);
-
-/// A thread as jstack prints it.
-#[derive(Default, Debug)]
-struct Printed {
-    name: String,
-    waits_for: Option<Object>,
-    /// Monitors and locks that it owns.
-    owns: BTreeSet<u64>,
-    locks: Vec<Object>,
-}
-
-/// Returns the threads that jstack prints, by native id.
-fn jstack(jdk: &Jdk, target: &Running) -> BTreeMap<u32, Printed> {
-    let text = output(&mut jdk.on("jstack", &["-l"], target));
-    // Carriers of virtual threads have their id in brackets only.
-    let thread =
-        Regex::new(r#"^"(.*)" (?:.*\bnid=(0x[0-9a-f]+|\d+)|#\d+ \[(\d+)\])"#).expect("a pattern");
-    let object = Regex::new(r"- (.*?)\s*<0x([0-9a-f]+)> \(an? (.*?)\)").expect("a pattern");
-    let mut threads: BTreeMap<u32, Printed> = BTreeMap::new();
-    let mut current = 0;
-    for line in text.lines() {
-        if let Some(found) = thread.captures(line) {
-            let id = found.get(2).or(found.get(3)).expect("one of them").as_str();
-            current = match id.strip_prefix("0x") {
-                Some(hex) => u32::from_str_radix(hex, 16).expect("a number"),
-                None => id.parse().expect("a number"),
-            };
-            let printed = Printed { name: found[1].to_owned(), ..Printed::default() };
-            threads.insert(current, printed);
-        } else if let Some(found) = object.captures(line) {
-            let printed = threads.entry(current).or_default();
-            let address = u64::from_str_radix(&found[2], 16).expect("a number");
-            let class = found[3].split(" for ").next().unwrap_or_default().to_owned();
-            match &found[1] {
-                "" => {
-                    printed.owns.insert(address);
-                    printed.locks.push((address, class));
-                }
-                "locked" => {
-                    printed.owns.insert(address);
-                    // In compiled code jstack may not know what a thread waits on.
-                    printed.waits_for.get_or_insert((address, class));
-                }
-                _ => printed.waits_for = Some((address, class)),
-            }
-        }
-    }
-    for printed in threads.values_mut() {
-        if let Some((address, _)) = &printed.waits_for {
-            printed.owns.remove(address);
-        }
-    }
-    threads
-}
-
-/// Returns a class as jstack prints it in our notation.
-fn shown(class: &str) -> String {
-    match class {
-        "[B" => "byte[]".to_owned(),
-        "[[Ljava.lang.String;" => "java.lang.String[][]".to_owned(),
-        class => class.to_owned(),
-    }
-}
-
-/// Counts the calls that read memory, and records what is read.
-#[derive(Clone)]
-struct Counted(Arc<Memory>, Arc<AtomicU32>, Option<Arc<Mutex<BTreeMap<u64, Piece>>>>);
-
-impl Counted {
-    /// Keeps the words that were read. What stands between them is of no use, and packs badly.
-    fn keep(&self, address: u64, length: usize) {
-        let Some(pieces) = &self.2 else { return };
-        let mut pieces = pieces.lock().expect("no panic");
-        for at in (address & !7..address + length as u64).step_by(8) {
-            if let Some(word) = self.0.read_u64(at) {
-                let piece = pieces.entry(at - at % PIECE).or_insert([0; PIECE as usize]);
-                piece[(at % PIECE) as usize..][..8].copy_from_slice(&word.to_le_bytes());
-            }
-        }
-    }
-}
-
-impl ReadMemory for Counted {
-    fn read(&self, address: u64, buf: &mut [u8]) -> usize {
-        self.1.fetch_add(1, Ordering::Relaxed);
-        let read = self.0.read(address, buf);
-        self.keep(address, read);
-        read
-    }
-
-    fn read_pieces(&self, pieces: &[(u64, usize)], buf: &mut [u8]) -> Option<()> {
-        self.1.fetch_add(1, Ordering::Relaxed);
-        self.0.read_pieces(pieces, buf)?;
-        pieces.iter().for_each(|(address, length)| self.keep(*address, *length));
-        Some(())
-    }
-}
-
-/// How often a thread is observed until it stands still, which all do but for moments.
-const OBSERVATIONS: usize = 500;
-
-/// What a blocked thread waits for, and what it took to find that.
-#[derive(Clone, Copy)]
-struct Found {
-    sp: u64,
-    blocker: Option<RawBlocker>,
-    us: f64,
-    calls: u32,
-}
-
-struct Reader {
-    jvm: Jvm<Counted>,
-    calls: Arc<AtomicU32>,
-    names: Names,
-    tasks: Tasks,
-}
-
-impl Reader {
-    fn attach(pid: u32) -> Reader {
-        Reader::attach_and_record(pid, None)
-    }
-
-    fn attach_and_record(pid: u32, pieces: Option<Arc<Mutex<BTreeMap<u64, Piece>>>>) -> Reader {
-        let maps = Maps::read(pid).expect("it runs");
-        let image = jvm::library(&maps).expect("a virtual machine");
-        let names = Names::default();
-        let calls = Arc::new(AtomicU32::new(0));
-        let memory = Counted(Arc::new(Memory::new(pid)), calls.clone(), pieces);
-        let jvm = Jvm::attach(memory, image, names.clone())
-            .unwrap_or_else(|missing| panic!("{missing:?}"))
-            .in_process(pid);
-        Reader { jvm, calls, names, tasks: Tasks::open(pid, 1000).expect("ours") }
-    }
-
-    /// Returns what each blocked thread waits for. A thread that has run meanwhile is observed
-    /// again, at most this number of times: one of those that enter a monitor wakes up now and
-    /// then. Others are missing.
-    fn blockers(&mut self, observations: usize) -> BTreeMap<u32, Found> {
-        let mut tids = Vec::new();
-        self.tasks.list(&mut tids).expect("it runs");
-        let mut found = BTreeMap::new();
-        for tid in tids.iter().flat_map(|tid| std::iter::repeat_n(*tid, observations)) {
-            if found.contains_key(&tid) {
-                continue;
-            }
-            let mut files = self.tasks.thread(tid);
-            let Ok(ran) = self.tasks.counters(&mut files).map(|counters| counters.runs) else {
-                continue;
-            };
-            let Ok(Doing::Blocked { sp, .. }) = self.tasks.doing(&mut files) else {
-                if observations > 1 {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-                continue;
-            };
-            self.jvm.begin(Ns::MAX, false);
-            let (calls, before) = (self.calls.load(Ordering::Relaxed), Instant::now());
-            let blocker = self.jvm.blocker(sp);
-            let us = before.elapsed().as_nanos() as f64 / 1e3;
-            let calls = self.calls.load(Ordering::Relaxed) - calls;
-            if self.tasks.counters(&mut files).is_ok_and(|counters| counters.runs == ran) {
-                found.insert(tid, Found { sp, blocker, us, calls });
-            } else if observations > 1 {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
-        found
-    }
 }
 
 /// How many objects, classes and holders were right, of how many.
