@@ -154,7 +154,7 @@ fn judge(
             );
         }
         if !case.moves_any_time || blocker.holder != RawHolder::Unknown {
-            assert!(is_right(blocker.holder, holder, &name_of), "{what}: not {holder:?}");
+            assert!(is_right(blocker.holder, holder, &name_of, case), "{what}: not {holder:?}");
             counts.holders += 1;
         }
     }
@@ -348,7 +348,7 @@ fn is_none(tid: u32, printed: &BTreeMap<u32, Printed>) -> bool {
 }
 
 /// Passes over all threads while objects are moved and locks change hands.
-const PASSES: usize = 150;
+const PASSES: usize = 1000;
 
 #[test]
 fn no_wrong_owner_is_named_while_objects_are_moved() {
@@ -429,7 +429,7 @@ impl Churn {
             let Some(blocker) = *blocker else { continue };
             self.found += 1;
             if blocker.holder != RawHolder::Unknown {
-                assert!(is_right(blocker.holder, holder, &name_of), "{what}: not {holder:?}");
+                assert!(is_right(blocker.holder, holder, &name_of, case), "{what}: not {holder:?}");
                 self.held += 1;
             }
             if blocker.object == 0 {
@@ -450,8 +450,15 @@ impl Churn {
     }
 }
 
-fn is_right<'n>(found: RawHolder, expected: Holder, name_of: &dyn Fn(u32) -> &'n str) -> bool {
+fn is_right<'n>(
+    found: RawHolder,
+    expected: Holder,
+    name_of: &dyn Fn(u32) -> &'n str,
+    case: &Case,
+) -> bool {
     match (found, expected) {
+        // The object of the only reader may have been moved.
+        (RawHolder::Readers(1), Holder::Thread("holds-read-once")) => case.moves_any_time,
         (RawHolder::Thread { tid, .. }, Holder::Thread(expected)) => name_of(tid) == expected,
         (RawHolder::Thread { tid, .. }, Holder::Carrier) => {
             name_of(tid).starts_with("ForkJoinPool-")

@@ -136,8 +136,9 @@ impl Chain {
 /// State of a virtual machine's virtual threads.
 #[derive(Default)]
 pub struct Virtuals {
-    /// `None` where the collector moves objects while Java runs.
     counter: Option<Counter>,
+    /// The collector moves objects only while Java stands still.
+    stands_still: bool,
     /// A virtual thread was seen.
     seen: bool,
     known: FxHashMap<u64, MountedThread>,
@@ -163,7 +164,7 @@ impl Virtuals {
             })
         };
         let stands_still = objects.as_ref().is_ok_and(|objects| !objects.moved_any_time);
-        Virtuals { counter: stands_still.then(counter).flatten(), ..Virtuals::default() }
+        Virtuals { counter: counter(), stands_still, ..Virtuals::default() }
     }
 
     /// Starts a walk.
@@ -172,9 +173,9 @@ impl Virtuals {
     }
 
     /// Reads the collector's count, for later stacks to be compared with; called once per epoch.
-    /// Nothing is read where there are no virtual threads.
+    /// Nothing is read where there are no virtual threads, or where the count proves nothing.
     pub fn count<M: ReadMemory>(&mut self, memory: &M) -> Option<Collections> {
-        let counted = self.counter.filter(|_| self.seen)?.read(memory)?;
+        let counted = self.counter.filter(|_| self.seen && self.stands_still)?.read(memory)?;
         if self.readings.len() >= READINGS_MAX {
             self.readings.pop_front();
         }
@@ -182,7 +183,8 @@ impl Virtuals {
         Some(counted)
     }
 
-    /// Reads the collector's count, if objects are moved only while Java stands still.
+    /// Reads the collector's count. Where objects are moved while Java runs it says how many
+    /// collections have begun.
     pub fn collections<M: ReadMemory>(&self, memory: &M) -> Option<Collections> {
         self.counter?.read(memory)
     }
@@ -380,6 +382,9 @@ mod tests {
         let heap = Heap(Cell::new(7), Cell::new(0));
         let mut virtuals =
             Virtuals { counter: Some(Counter { count: 8, active: 16 }), ..Virtuals::default() };
+        virtuals.seen = true;
+        assert_eq!(virtuals.count(&heap), None, "objects are moved while Java runs");
+        (virtuals.seen, virtuals.stands_still) = (false, true);
         assert_eq!(
             (virtuals.count(&heap), virtuals.readings.len()),
             (None, 0),

@@ -156,7 +156,7 @@ impl<M: ReadMemory> Jvm<M> {
         proof: &mut Proof,
     ) -> Option<RawBlocker> {
         let native = self.blockers.class_places?.native?;
-        if self.status(waiter)? != Status::Runnable {
+        if self.status(waiter, proof)? != Status::Runnable {
             return None;
         }
         let at = match self.blockers.class_in_thread {

@@ -174,7 +174,7 @@ impl<M: ReadMemory> Jvm<M> {
         proof: &mut Proof,
     ) -> Option<RawBlocker> {
         // What a thread enters is read from the thread alone.
-        if self.moves_any_time() && waiter.pending == 0 && !self.is_itself(waiter, proof)? {
+        if self.moves_any_time() && waiter.pending == 0 && !self.is_itself(waiter, places, proof)? {
             return None;
         }
         if waiter.pending != 0 || waiter.waiting != 0 {

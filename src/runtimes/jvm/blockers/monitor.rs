@@ -103,7 +103,7 @@ impl<M: ReadMemory> Jvm<M> {
             return None;
         }
         let enters = waiter.pending != 0
-            || match self.status(waiter)? {
+            || match self.status(waiter, proof)? {
                 Status::InObjectWait => false,
                 Status::EntersMonitor => true,
                 Status::Runnable => return self.class_of_monitor(waiter, monitor, places, proof),

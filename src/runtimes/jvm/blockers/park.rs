@@ -44,7 +44,10 @@ impl<M: ReadMemory> Jvm<M> {
     /// Returns what a parked thread waits for.
     pub fn parked(&mut self, waiter: &Waiter, proof: &mut Proof) -> Option<RawBlocker> {
         // On its way there it may still run, or wait for the virtual machine.
-        let reference = waiter.parked_on.filter(|_| self.status(waiter) == Some(Status::Parked))?;
+        let reference = waiter.parked_on?;
+        if self.status(waiter, proof)? != Status::Parked {
+            return None;
+        }
         let parked_on = proof.field(self, reference)?;
         let Reference::Object(object) = parked_on else {
             return Some(self.blocker_at(BlockerKind::Parked, parked_on));
@@ -132,9 +135,10 @@ impl<M: ReadMemory> Jvm<M> {
         if holds != u64::from(readers) || first == Reference::Null {
             return Some(RawHolder::Readers(readers));
         }
+        // It holds the lock as often as it is held.
         let holder = self.holder(first, RawHolder::Unknown, proof);
         holder
             .filter(|holder| matches!(holder, RawHolder::Thread { .. } | RawHolder::Unmounted))
-            .or(Some(RawHolder::Readers(readers)))
+            .or(Some(RawHolder::Readers(1)))
     }
 }

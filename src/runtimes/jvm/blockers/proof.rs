@@ -17,7 +17,7 @@ pub struct Proof {
     failed: bool,
     pub heap: Heap,
     /// Objects that were read.
-    pub objects: Vec<u64>,
+    objects: Vec<u64>,
 }
 
 /// The collector's state in which the objects are read.

@@ -29,10 +29,10 @@ pub struct Waiter {
     /// Its `java.lang.Thread`. The collector may have moved it, but what stands here about the
     /// thread was true when it was moved, and since then the thread has waited.
     object: u64,
-    /// Where this object, and another address of it, refer to the thread; 0: not proven.
-    eetops: [u64; 2],
-    /// Where its virtual thread refers to the carrier, and the carrier's object.
-    mounted: Option<(u64, u64)>,
+    /// What the thread refers to as its virtual thread, if that is another address.
+    other: Option<u64>,
+    /// Where that refers to its carrier, if it is a virtual thread.
+    carrier: Option<u64>,
     /// Where the reference to the object is that it is parked on.
     pub parked_on: Option<u64>,
 }
@@ -40,7 +40,6 @@ pub struct Waiter {
 /// What the object of a thread says.
 struct Itself {
     eetop: u64,
-    eetop_at: u64,
     /// Where it refers to what it is parked on, and whether that is null.
     parked_on: u64,
     is_parked: bool,
@@ -77,23 +76,16 @@ impl<M: ReadMemory> Jvm<M> {
             self.forget_stack(thread);
             return None;
         }
-        let mut eetops =
-            [itself.as_ref().filter(|_| proven).map_or(0, |itself| itself.eetop_at), 0];
-        let mut mounted = None;
+        let carrier = other.and_then(|other| self.object_field(other, CARRIER));
         let parked_on = |itself: Itself| itself.is_parked.then_some(itself.parked_on);
         let parked_on = match other {
             _ if !proven => None,
             None => itself.and_then(parked_on),
-            Some(other) => match self.object_field(other, CARRIER) {
-                Some(carrier) => {
-                    mounted = Some((carrier, object));
-                    self.parked_on_of_mounted(other, carrier, object)
-                }
+            Some(other) => match carrier {
+                Some(carrier) => self.parked_on_of_mounted(other, carrier, object),
                 // The thread's object, of which one reference is stale.
                 None => {
-                    let itself = self.itself(other).filter(|itself| itself.eetop == thread);
-                    eetops[1] = itself.as_ref().map_or(0, |itself| itself.eetop_at);
-                    itself.and_then(parked_on)
+                    self.itself(other).filter(|itself| itself.eetop == thread).and_then(parked_on)
                 }
             },
         };
@@ -104,29 +96,39 @@ impl<M: ReadMemory> Jvm<M> {
             pending,
             waiting,
             object,
-            eetops,
-            mounted: mounted.filter(|_| parked_on.is_some()),
+            other,
+            carrier,
             parked_on,
         })
     }
 
-    /// Whether the memory that was read as the thread's object is still that: where objects are
-    /// moved while Java runs, the collector may have used it again.
-    pub fn is_itself(&self, waiter: &Waiter, proof: &mut Proof) -> Option<bool> {
-        if waiter.eetops[0] == 0 {
-            return Some(false);
-        }
-        proof.objects.push(waiter.object);
-        for eetop in waiter.eetops.into_iter().filter(|eetop| *eetop != 0) {
-            if proof.word(self, eetop)? != waiter.thread {
-                return Some(false);
+    /// Whether the thread's references to itself lead to what was read. Where objects are moved
+    /// while Java runs, an object that has moved leaves its old self behind, whose references look
+    /// good again after the next collection; later it is overwritten.
+    pub fn is_itself(&self, waiter: &Waiter, places: Places, proof: &mut Proof) -> Option<bool> {
+        let objects = self.objects.as_ref().ok()?;
+        let mut leads_to = |place: u64, object: u64| {
+            let mut at = waiter.thread.checked_add(place)?;
+            if places.handles {
+                at = proof.word(self, at)?;
             }
-        }
-        let Some((carrier_at, object)) = waiter.mounted else { return Some(true) };
-        let Reference::Object(carrier) = proof.field(self, carrier_at)? else {
-            return Some(false);
+            let found = proof.root(self, at)?;
+            Some(matches!(found, Reference::Object(found) if objects.same(found, object)))
         };
-        Some(self.objects.as_ref().is_ok_and(|objects| objects.same(carrier, object)))
+        let of_other = match (waiter.other, places.vthread) {
+            (Some(other), Some(place)) => leads_to(place, other)?,
+            (Some(_), None) => false,
+            (None, _) => true,
+        };
+        let of_carrier = |proof: &mut Proof| {
+            match waiter.carrier {
+            Some(at) => proof.field(self, at).map(|carrier| {
+                matches!(carrier, Reference::Object(of) if objects.same(of, waiter.object))
+            }),
+            None => Some(true),
+        }
+        };
+        Some(of_other && leads_to(places.object, waiter.object)? && of_carrier(proof)?)
     }
 
     /// Reads base and size of the stack, both monitors, and the references to the
@@ -194,15 +196,14 @@ impl<M: ReadMemory> Jvm<M> {
             {
                 let is_parked = objects.decode(&bytes[width + 8..]) != 0;
                 let eetop = u64::from_le_bytes(eetop);
-                return Some(Itself { eetop, eetop_at, parked_on, is_parked });
+                return Some(Itself { eetop, parked_on, is_parked });
             }
         }
         let (memory, layout) = (&self.memory, &self.layout);
-        let eetop_at = objects.field(memory, layout, object, EETOP)?;
-        let eetop = memory.read_u64(eetop_at)?;
+        let eetop = memory.read_u64(objects.field(memory, layout, object, EETOP)?)?;
         let parked_on = objects.field(memory, layout, object, PARKED_ON)?;
         let is_parked = objects.reference(memory, parked_on)? != 0;
-        Some(Itself { eetop, eetop_at, parked_on, is_parked })
+        Some(Itself { eetop, parked_on, is_parked })
     }
 
     /// Returns where a virtual thread refers to what it is parked on, if it refers to this carrier
@@ -218,19 +219,25 @@ impl<M: ReadMemory> Jvm<M> {
     }
 
     /// Reads in which call of Java the thread is.
-    pub fn status(&mut self, waiter: &Waiter) -> Option<Status> {
+    pub fn status(&mut self, waiter: &Waiter, proof: &mut Proof) -> Option<Status> {
+        let moves = self.moves_any_time();
         let objects = self.objects.as_mut().ok()?;
         let (memory, layout) = (&self.memory, &self.layout);
         // Since JDK 19 the number is in an object of its own.
         let at = match objects.field(memory, layout, waiter.object, (THREAD, "holder")) {
             Some(holder) => {
-                let holder = objects.reference(memory, holder)?;
-                objects.field(memory, layout, holder, ("", "threadStatus"))?
+                let holder = if moves {
+                    let Reference::Object(holder) = proof.field(self, holder)? else { return None };
+                    holder
+                } else {
+                    objects.reference(memory, holder)?
+                };
+                self.object_field(holder, ("", "threadStatus"))?
             }
             None => objects.field(memory, layout, waiter.object, (THREAD, "threadStatus"))?,
         };
         let mut number = [0; 4];
-        memory.read_exact(at, &mut number)?;
+        self.memory.read_exact(at, &mut number)?;
         Some(Status::of(u32::from_le_bytes(number)))
     }
 }

@@ -93,12 +93,36 @@ fn a_lock_at_a_stale_reference_is_unknown() {
     let found = under_zgc(&world, &layout).expect("it waits");
     assert_eq!((found.object, found.holder), (LOCK, OTHER_HOLDS));
     // Only the reference to the owner is stale, then that to the lock, too.
-    world.word(STALE_BITS, OBJECT & !LOCK);
+    let of_waiter = WAITER + OBJECT;
+    world.word(STALE_BITS, (OTHER + OBJECT) & !of_waiter & !LOCK);
     let found = under_zgc(&world, &layout).expect("it waits");
     assert_eq!((found.object, found.holder), (LOCK, RawHolder::Unknown));
-    world.word(STALE_BITS, LOCK);
+    world.word(STALE_BITS, LOCK & !of_waiter & !(OTHER + OBJECT));
     let found = under_zgc(&world, &layout).expect("it waits");
     assert_eq!((found.object, found.class, found.holder), (0, None, RawHolder::Unknown));
+}
+
+#[test]
+fn a_reader_whose_object_was_moved_is_one_reader_however_often_it_holds_the_lock() {
+    const FIRST_READER_AT: u64 = 32;
+    const FIRST_HOLDS_AT: u64 = 40;
+    let layout = layout_17();
+    let world = world_with_stale(&layout, STALE);
+    park(&world, &layout, "java/util/concurrent/locks/ReentrantReadWriteLock$Sync");
+    let fields = [("firstReader", FIRST_READER_AT), ("firstReaderHoldCount", FIRST_HOLDS_AT)];
+    let name = "java/util/concurrent/locks/ReentrantReadWriteLock$Sync";
+    class(&world, &layout, LOCK_CLASS, name, SYNC_CLASS, &fields);
+    world.word(LOCK + FIRST_READER_AT, OTHER + OBJECT);
+    let holder = |holds: u32, all: u32| {
+        world.put(LOCK + FIRST_HOLDS_AT, &holds.to_le_bytes());
+        world.put(LOCK + LOCK_STATE_AT, &(all << 16).to_le_bytes());
+        let mut jvm = jvm_with(&world, &layout);
+        jvm.objects = Ok(Objects::made_up_moving(Some(STALE_BITS)));
+        jvm.blocker_on_stack(SP).expect("it waits").holder
+    };
+    assert_eq!([holder(2, 2), holder(1, 2)], [OTHER_HOLDS, RawHolder::Readers(2)]);
+    world.word(STALE_BITS, (OTHER + OBJECT) & !(WAITER + OBJECT) & !LOCK);
+    assert_eq!([holder(2, 2), holder(1, 2)], [RawHolder::Readers(1), RawHolder::Readers(2)]);
 }
 
 #[test]
@@ -120,6 +144,20 @@ fn a_lock_that_has_moved_is_unknown() {
     }
 }
 
+#[test]
+fn a_thread_whose_reference_to_itself_is_stale_says_nothing_of_its_object() {
+    let layout = layout_17();
+    let world = world_with_stale(&layout, (WAITER + OBJECT) & !LOCK);
+    park(&world, &layout, "com/acme/TaxTable");
+    assert_eq!(under_zgc(&world, &layout), None);
+    world.word(STALE_BITS, STALE);
+    assert_eq!(under_zgc(&world, &layout).map(|found| found.object), Some(LOCK));
+    // A monitor that it enters is known without its object.
+    world.word(STALE_BITS, (WAITER + OBJECT) & !LOCK);
+    world.word(WAITER + PENDING, MONITOR);
+    assert_eq!(under_zgc(&world, &layout).map(|found| found.object), Some(MONITOR));
+}
+
 /// Memory in which the collector uses a place again after a number of reads of it.
 struct UsedAgain<'w> {
     world: &'w World,
@@ -137,22 +175,6 @@ impl ReadMemory for UsedAgain<'_> {
             }
         }
         self.world.read(address, buf)
-    }
-}
-
-#[test]
-fn what_was_the_threads_object_and_is_no_more_says_nothing() {
-    let layout = layout_17();
-    for moves in [false, true] {
-        let world = world(&layout);
-        park(&world, &layout, "com/acme/TaxTable");
-        let at = WAITER + OBJECT + EETOP_AT;
-        let memory = UsedAgain { world: &world, at, after: 1, reads: Cell::new(0) };
-        let mut jvm = jvm_with(memory, &layout);
-        if moves {
-            jvm.objects = Ok(Objects::made_up_moving(Some(STALE_BITS)));
-        }
-        assert_eq!(jvm.blocker_on_stack(SP).is_some(), !moves, "{moves}");
     }
 }
 
