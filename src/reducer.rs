@@ -408,6 +408,7 @@ impl Worker {
             dropped_buckets,
             late_p99_ns,
             interval_achieved_ns,
+            round_ns,
             deadlocks,
         } = self.recorder.view();
         let mut targets = conditions.targets.to_vec();
@@ -426,6 +427,7 @@ impl Worker {
             ticks,
             losses,
             interval_achieved_ns,
+            round_ns,
             late_p99_ns,
             self_cpu_percent,
             total_cpu_percent,

@@ -7,6 +7,7 @@ mod facts {
     pub mod history;
     pub mod on_core;
     pub mod properties;
+    pub mod rounds;
     pub mod simulator;
     pub mod support;
     pub mod unsampled;

@@ -38,6 +38,7 @@ const HAS_SYSCALL: u64 = 2;
 const RECOVERED: u64 = 4;
 const HAS_PROCESS_CPU: u64 = 8;
 const HAS_BLOCKER: u64 = 16;
+const HAS_WAIT_BEGAN: u64 = 32;
 
 /// Makes a ring of `words` u64 words. At least one record must fit: 64 Ki words are 512 KiB.
 pub fn channel(words: usize) -> (Writer, Reader) {
@@ -129,7 +130,8 @@ pub fn encode(event: &Event, out: &mut Vec<u64>) {
         }
         Event::Tick(tick) => {
             let l = &tick.losses;
-            out.extend([tick.at, u64::from(tick.pid), tick.late_ns, tick.interval_ns]);
+            out.extend([tick.at, u64::from(tick.pid), tick.late_ns]);
+            out.extend([tick.interval_ns, tick.round_ns]);
             out.push(tick.process_cpu_ns.unwrap_or(0));
             out.extend([l.samples, l.dropped, l.truncated, l.torn, l.unwind_failed, l.recovered]);
             out.extend([
@@ -200,6 +202,10 @@ fn encode_observation(observation: &Observation, out: &mut Vec<u64>) -> (u64, u6
     if let Some(blocker) = &observation.blocker {
         flags |= HAS_BLOCKER;
         encode_blocker(blocker, out);
+    }
+    if let Some(began) = observation.wait_began {
+        flags |= HAS_WAIT_BEGAN;
+        out.push(began);
     }
     out.extend(observation.stack.iter().map(|frame| frame.bits()));
     (seen, flags)
@@ -350,14 +356,15 @@ fn decode_observation(words: &mut Words<'_>, seen: u64, flags: u64) -> Option<Ob
         _ => return None,
     };
     let blocker = words.take_blocker(flags)?;
+    let wait_began = if flags & HAS_WAIT_BEGAN == 0 { None } else { Some(words.take()?) };
     let stack = words.0.iter().map(|bits| RawFrame::from_bits(*bits)).collect();
     let recovered = flags & RECOVERED != 0;
-    Some(Observation { at, thread, name, seen, counters, stack, recovered, blocker })
+    Some(Observation { at, thread, name, seen, counters, stack, recovered, blocker, wait_began })
 }
 
 fn decode_tick(words: &mut Words<'_>, flags: u64) -> Option<Tick> {
-    let (at, pid, late_ns, interval_ns) =
-        (words.take()?, words.take()? as u32, words.take()?, words.take()?);
+    let (at, pid, late_ns) = (words.take()?, words.take()? as u32, words.take()?);
+    let (interval_ns, round_ns) = (words.take()?, words.take()?);
     let process_cpu = words.take()?;
     Some(Tick {
         at,
@@ -365,6 +372,7 @@ fn decode_tick(words: &mut Words<'_>, flags: u64) -> Option<Tick> {
         late_ns,
         process_cpu_ns: (flags & HAS_PROCESS_CPU != 0).then_some(process_cpu),
         interval_ns,
+        round_ns,
         losses: Losses {
             samples: words.take()?,
             dropped: words.take()?,
@@ -422,8 +430,8 @@ mod tests {
     fn observe() -> impl Strategy<Value = Event> {
         let stack = vec(any::<u64>().prop_map(RawFrame::from_bits), 0..40);
         let parts = (any::<u64>(), thread(), any::<[u8; 16]>(), seen(), counters(), stack);
-        (parts, any::<bool>(), option::of(blocker())).prop_map(
-            |((at, thread, name, seen, counters, stack), recovered, blocker)| {
+        (parts, any::<bool>(), option::of(blocker()), any::<Option<u64>>()).prop_map(
+            |((at, thread, name, seen, counters, stack), recovered, blocker, wait_began)| {
                 Event::Observation(Observation {
                     at,
                     thread,
@@ -433,6 +441,7 @@ mod tests {
                     stack,
                     recovered,
                     blocker,
+                    wait_began,
                 })
             },
         )
@@ -452,27 +461,37 @@ mod tests {
     }
 
     fn tick() -> impl Strategy<Value = Event> {
-        (any::<(u64, u32, u64, Option<u64>, u64)>(), any::<[u64; 15]>()).prop_map(|(head, l)| {
-            let (at, pid, late_ns, process_cpu_ns, interval_ns) = head;
-            let losses = Losses {
-                samples: l[0],
-                dropped: l[1],
-                truncated: l[2],
-                torn: l[3],
-                unwind_failed: l[4],
-                recovered: l[5],
-                throttled: l[6],
-                late: l[7],
-                stops: l[8],
-                stops_blocked: l[9],
-                stop_p99_ns: l[10],
-                sampler_cpu_ns: l[11],
-                no_unwind_info: l[12],
-                bad_unwind: l[13],
-                outside_maps: l[14],
-            };
-            Event::Tick(Tick { at, pid, late_ns, process_cpu_ns, interval_ns, losses })
-        })
+        (any::<(u64, u32, u64, Option<u64>, u64, u64)>(), any::<[u64; 15]>()).prop_map(
+            |(head, l)| {
+                let (at, pid, late_ns, process_cpu_ns, interval_ns, round_ns) = head;
+                let losses = Losses {
+                    samples: l[0],
+                    dropped: l[1],
+                    truncated: l[2],
+                    torn: l[3],
+                    unwind_failed: l[4],
+                    recovered: l[5],
+                    throttled: l[6],
+                    late: l[7],
+                    stops: l[8],
+                    stops_blocked: l[9],
+                    stop_p99_ns: l[10],
+                    sampler_cpu_ns: l[11],
+                    no_unwind_info: l[12],
+                    bad_unwind: l[13],
+                    outside_maps: l[14],
+                };
+                Event::Tick(Tick {
+                    at,
+                    pid,
+                    late_ns,
+                    process_cpu_ns,
+                    interval_ns,
+                    round_ns,
+                    losses,
+                })
+            },
+        )
     }
 
     fn event() -> impl Strategy<Value = Event> {

@@ -10,6 +10,7 @@ pub mod governor;
 pub mod kernel_ring;
 pub mod perf;
 pub mod ptrace;
+pub mod rounds;
 mod sampler;
 pub mod schedule;
 pub mod stack_reader;

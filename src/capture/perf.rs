@@ -33,9 +33,11 @@ use crate::process::code_generations::CodeMapping;
 
 /// Maximum size of all rings together, bytes.
 const ALL_RINGS: usize = 32 << 20;
-/// Maximum size of the ring of one CPU, bytes. 512 KiB and its control page are exactly what
-/// perf_event_mlock_kb grants a plain user per CPU.
-const LARGEST_RING: usize = 512 << 10;
+/// Maximum size of the ring of one CPU, bytes: sixteen samples, more than a round has at 100 Hz.
+const LARGEST_RING: usize = 1 << 20;
+/// The same for a plain user. 512 KiB and its control page are exactly what perf_event_mlock_kb
+/// grants him per CPU.
+const LARGEST_RING_OF_USER: usize = 512 << 10;
 const SMALLEST_RING: usize = 32 << 10;
 
 /// Sampling periods of run time without a sample after which a new thread gets events of its own. A
@@ -149,6 +151,9 @@ impl Perf {
         }
         let first = numbers.first().copied().unwrap_or(0);
         let (scope, attr) = probe(tid, first, dump_bytes(ring_bytes))?;
+        if scope == Scope::Threads {
+            ring_bytes = ring_bytes.min(LARGEST_RING_OF_USER);
+        }
         if filter.is_some() && scope != Scope::Everything {
             return Err(io::Error::from_raw_os_error(libc::EACCES));
         }
@@ -231,6 +236,12 @@ impl Perf {
                 None => {}
             }
         }
+    }
+
+    /// Returns whether a target may have mapped code since the last call, as an exec does. The
+    /// reports up to now must have been taken.
+    pub fn may_have_mapped(&mut self) -> bool {
+        self.reports.take_any() || !self.reports_code()
     }
 
     /// Returns the oldest report up to `until` that was not returned yet.

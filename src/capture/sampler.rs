@@ -37,6 +37,7 @@ use crate::capture::event_ring::Writer;
 use crate::capture::governor::Pace;
 use crate::capture::perf::{COUNTERS_LAG, PerfCounts};
 use crate::capture::ptrace::StopCounts;
+use crate::capture::rounds::{Means, Rounds};
 use crate::capture::sampler::allowance::Allowance;
 use crate::capture::sampler::process::Process;
 use crate::capture::schedule::{Random, Schedule};
@@ -69,6 +70,11 @@ pub struct Core {
     walkers: Walkers,
     backend: Backend,
     schedule: Schedule,
+    /// Interval of samples in force, ns.
+    interval: Ns,
+    rounds: Rounds,
+    /// A sample will wake us.
+    listening: bool,
     pace: Pace,
     own_child: bool,
     /// One stack of each thread is wanted.
@@ -100,6 +106,10 @@ pub struct Core {
     second_due: Ns,
     /// Time of the first observation.
     first: Option<Ns>,
+    /// A target may have executed another program since that was checked.
+    execs_unknown: bool,
+    /// CPU time of the sampler thread, and when it was read: a system call.
+    own_cpu: (Ns, Ns),
     /// A perf descriptor hung up. Polling it would end every wait at once.
     rings_hung: bool,
     events: Vec<Event>,
@@ -168,6 +178,9 @@ impl Core {
             walkers,
             backend,
             schedule: Schedule::new(interval, Random::seeded(), begin),
+            interval,
+            rounds: Rounds::new(begin),
+            listening: false,
             pace: Pace::new(interval, plan.overhead),
             own_child: plan.own_child,
             once: plan.once,
@@ -188,6 +201,8 @@ impl Core {
             floor: 0,
             second_due: begin,
             first: None,
+            execs_unknown: true,
+            own_cpu: (0, 0),
             rings_hung: false,
             events,
             allowance: Allowance::default(),
@@ -237,6 +252,9 @@ impl Core {
             }
             if !self.is_observing() {
                 continue;
+            }
+            if woken.bell {
+                self.schedule.hasten(now);
             }
             if now >= self.schedule.due() {
                 self.tick(now);
@@ -294,6 +312,10 @@ impl Core {
         fds.extend(
             living.map(|process| PollFd::from_borrowed_fd(process.target.pidfd(), PollFlags::IN)),
         );
+        let bell = fds.len();
+        if let Some(bpf) = self.backend.bpf.as_ref().filter(|_| self.listening) {
+            fds.push(PollFd::from_borrowed_fd(bpf.bell(), PollFlags::IN));
+        }
         let rings = fds.len();
         if let Some(perf) =
             self.backend.perf.as_ref().filter(|_| !self.rings_hung && self.is_observing())
@@ -302,14 +324,15 @@ impl Core {
         }
         if poll(&mut fds, timeout.as_ref()).is_err() {
             // Interrupted by a signal: report no event.
-            return Woken { control: false, ended: false, ring: false };
+            return Woken::default();
         }
         let any = |fd: &PollFd<'_>| !fd.revents().is_empty();
         let hung =
             fds[rings..].iter().any(|fd| fd.revents().intersects(PollFlags::HUP | PollFlags::ERR));
         let woken = Woken {
             control: any(&fds[0]),
-            ended: fds[1..rings].iter().any(any),
+            ended: fds[1..bell].iter().any(any),
+            bell: fds[bell..rings].iter().any(any),
             ring: fds[rings..].iter().any(any),
         };
         self.rings_hung |= hung;
@@ -354,6 +377,7 @@ impl Core {
         }
         let at = monotonic();
         let from = self.schedule.resume(at);
+        self.rounds.prompt(at);
         self.force_full_scan();
         self.events.push(Event::Gap { from: from.max(self.floor), at });
         self.run_perf();
@@ -372,13 +396,41 @@ impl Core {
         self.processes.iter_mut().for_each(|process| process.scan.force_full_scan());
     }
 
-    /// Sets the tick interval and the kernel's sampling period, always together.
+    /// Sets the interval of samples, and with it that of ticks.
     fn set_interval(&mut self, interval: Ns) {
-        self.schedule.set_interval(interval);
+        self.interval = interval.max(1);
+        self.schedule.set_interval(self.round(monotonic()));
         if let Some(perf) = &mut self.backend.perf {
-            perf.set_interval(between_samples(self.schedule.interval(), self.once));
+            perf.set_interval(between_samples(self.interval, self.once));
         }
         self.publish_status();
+    }
+
+    /// Returns the length of a round from now on.
+    fn round(&self, now: Ns) -> Ns {
+        let samples = self.backend.perf.is_some() && !self.once && !self.ending;
+        let means = Means { samples, bell: self.backend.bpf.is_some() };
+        self.rounds.length(now, self.interval, self.pace.asked(), means)
+    }
+
+    /// Plans the next tick by what this one has found.
+    fn plan_round(&mut self, now: Ns) {
+        let moved = self.processes.iter().flat_map(|process| &process.moved);
+        self.rounds.ran(now, moved.map(|moved| moved.ran).sum());
+        let round = self.round(now);
+        if round != self.schedule.interval() {
+            self.schedule.set_interval(round);
+        }
+        let listening = round > self.interval && self.rounds.is_still(now);
+        if let Some(bpf) = &mut self.backend.bpf {
+            if self.listening {
+                bpf.silence_bell();
+            }
+            if listening {
+                bpf.ring_at_sample();
+            }
+            self.listening = listening;
+        }
     }
 
     /// Runs one tick: the thread scan, the kernel's samples since the last tick, and one tick event
@@ -391,12 +443,10 @@ impl Core {
             self.events.push(Event::Gap { from: from.max(self.floor), at: begin });
         }
         self.losses.late += u64::from(timing.missed);
-        for index in 0..self.processes.len() {
-            let process = &mut self.processes[index];
-            if process.ended.is_none() && process.exec_detector.replaced() {
-                self.handle_exec(index, begin);
-            }
+        if begin >= self.second_due {
+            self.execs_unknown = true;
         }
+        self.detect_execs(begin);
         // First, because a sample of a parked thread adds it to this very scan.
         self.drain(begin);
         self.scan_threads();
@@ -424,16 +474,16 @@ impl Core {
         if second || self.once {
             self.check_deadlocks(tick_at);
         }
-        let losses = self.losses_now();
-        self.send_ticks(tick_at, timing.late, losses, second);
+        let losses = self.losses_now(tick_at);
+        self.send_ticks(tick_at, timing.planned, timing.late, losses, second);
         self.emit_exits(tick_at);
         if let Some(interval) = self.pace.observe(tick_at, losses.sampler_cpu_ns) {
             self.set_interval(interval);
         }
+        self.plan_round(tick_at);
     }
 
-    fn send_ticks(&mut self, at: Ns, late_ns: Ns, losses: Losses, second: bool) {
-        let interval_ns = self.schedule.interval();
+    fn send_ticks(&mut self, at: Ns, round_ns: Ns, late_ns: Ns, losses: Losses, second: bool) {
         for index in 0..self.processes.len() {
             let process = &self.processes[index];
             let pid = process.pid();
@@ -444,7 +494,15 @@ impl Core {
                 None if second && process.scan.not_read_yet() == 0 => cpu_of_process(pid),
                 None => None,
             };
-            self.send(Event::Tick(Tick { at, pid, late_ns, process_cpu_ns, interval_ns, losses }));
+            self.send(Event::Tick(Tick {
+                at,
+                pid,
+                late_ns,
+                process_cpu_ns,
+                interval_ns: self.interval,
+                round_ns,
+                losses,
+            }));
         }
         self.floor = at;
     }
@@ -455,9 +513,12 @@ fn between_samples(interval: Ns, once: bool) -> Ns {
     if once { interval / SAMPLES_PER_INTERVAL_ONCE } else { interval }
 }
 
+#[derive(Default)]
 struct Woken {
     control: bool,
     ended: bool,
+    /// A target runs again.
+    bell: bool,
     ring: bool,
 }
 

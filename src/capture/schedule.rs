@@ -1,4 +1,5 @@
-//! When to observe: ticks with jitter, their lateness, and gaps without observation.
+//! When to observe: ticks with jitter, their lateness, and gaps without observation. The interval
+//! here is that of ticks, which is a round: see [`crate::capture::rounds`].
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -38,6 +39,8 @@ impl Random {
 /// Timing of a tick that begins now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TickTiming {
+    /// Planned time since the tick before, without jitter, ns.
+    pub planned: Ns,
     /// Lateness against the plan, ns.
     pub late: Ns,
     /// The tick is more than one interval late.
@@ -77,6 +80,11 @@ impl Schedule {
         self.due = self.last + self.step();
     }
 
+    /// Makes the next tick due now.
+    pub fn hasten(&mut self, now: Ns) {
+        self.due = self.due.min(now);
+    }
+
     /// Begins a tick and plans the next one. A tick that is more than an interval late is not made
     /// up for.
     pub fn begin(&mut self, now: Ns) -> TickTiming {
@@ -89,7 +97,7 @@ impl Schedule {
         let from = if missed { now } else { self.due };
         self.due = from + self.step();
         self.last = now;
-        TickTiming { late, missed, gap_from }
+        TickTiming { planned: self.interval, late, missed, gap_from }
     }
 
     /// Ends a pause that began at the last tick; the next tick is due now. Returns the start of the
@@ -128,7 +136,7 @@ mod tests {
             // 300 us late each time: no drift.
             assert_eq!(
                 schedule.begin(due + MS * 3 / 10),
-                TickTiming { late: MS * 3 / 10, missed: false, gap_from: None }
+                TickTiming { planned: 10 * MS, late: MS * 3 / 10, missed: false, gap_from: None }
             );
             previous = due;
         }

@@ -10,15 +10,15 @@ fn run_delay_is_ready_time_of_the_same_stack_on_cpu_pieces_first() {
     feed.tick(0);
     feed.on_cpu(4, 1, 20);
     feed.on_cpu(6, 1, 21);
-    // 3 ms of delay: 2 of the 4 ms of stack 20, 1 of the 2 ms of stack 21, none of the wait.
+    // 3 ms on a core and 3 ms of delay: half of both for each sample.
     feed.blocked(10, 1, READ, 30, counters(3, 3, 2));
     feed.tick(10);
     let expected = [
         "t1 10 io wall=0 cpu=0 hits=1/0",
-        "t1 20 rdy wall=2 cpu=0 hits=0/0",
-        "t1 20 run wall=2 cpu=1500000ns hits=1/1",
-        "t1 21 rdy wall=1 cpu=0 hits=0/0",
-        "t1 21 run wall=1 cpu=1500000ns hits=1/1",
+        "t1 20 rdy wall=1500000ns cpu=0 hits=0/0",
+        "t1 20 run wall=1500000ns cpu=1500000ns hits=1/1",
+        "t1 21 rdy wall=1500000ns cpu=0 hits=0/0",
+        "t1 21 run wall=1500000ns cpu=1500000ns hits=1/1",
         "t1 30 io wall=4 cpu=0 hits=1/0 longest=4@6",
     ];
     assert_eq!(feed.rows(), expected);
@@ -39,13 +39,13 @@ fn run_delay_beyond_on_cpu_pieces_is_taken_from_the_others_and_never_more_than_t
     feed.tick(30);
     let expected = [
         "t1 10 io wall=0 cpu=0 hits=1/0",
-        "t1 20 rdy wall=2 cpu=0 hits=0/0",
-        "t1 20 run wall=0 cpu=1 hits=1/1",
-        "t1 30 io wall=5 cpu=0 hits=1/0 longest=8@2",
-        "t1 30 rdy wall=3 cpu=0 hits=0/0",
-        "t1 31 io wall=0 cpu=0 hits=1/0 longest=10@10",
-        "t1 31 rdy wall=10 cpu=0 hits=0/0",
-        "t1 32 io wall=10 cpu=0 hits=1/0 longest=10@20",
+        "t1 20 rdy wall=5 cpu=0 hits=0/0",
+        "t1 20 run wall=1 cpu=1 hits=1/1",
+        "t1 30 io wall=4 cpu=0 hits=1/0 longest=8@2",
+        // A millisecond of each span was on a core, and waits for a sample.
+        "t1 31 io wall=0 cpu=0 hits=1/0",
+        "t1 31 rdy wall=9 cpu=0 hits=0/0",
+        "t1 32 io wall=9 cpu=0 hits=1/0 longest=10@20",
     ];
     assert_eq!(feed.rows(), expected);
 }
@@ -60,7 +60,7 @@ fn cpu_is_shared_equally_over_the_samples_of_its_span() {
     }
     feed.running(10, 1, counters(109, 0, 1));
     feed.tick(10);
-    assert_eq!(feed.rows(), ["t1 10 run wall=4 cpu=6 hits=2/2", "t1 11 run wall=5 cpu=3 hits=1/1"]);
+    assert_eq!(feed.rows(), ["t1 10 run wall=6 cpu=6 hits=2/2", "t1 11 run wall=3 cpu=3 hits=1/1"]);
 }
 
 #[test]
@@ -88,12 +88,12 @@ fn cpu_without_a_sample_is_carried_at_most_10_s() {
     feed.blocked(19_030, 1, EPOLL, 10, counters(10, 0, 5));
     feed.tick(19_030);
     assert!(
-        feed.rows().contains(&"t1 21 run wall=35 cpu=1 hits=1/1".to_string()),
+        feed.rows().contains(&"t1 21 run wall=1 cpu=1 hits=1/1".to_string()),
         "{:?}",
         feed.rows()
     );
     assert!(
-        feed.rows().contains(&"t1 20 run wall=5 cpu=9 hits=1/1".to_string()),
+        feed.rows().contains(&"t1 20 run wall=9 cpu=9 hits=1/1".to_string()),
         "{:?}",
         feed.rows()
     );
@@ -112,11 +112,11 @@ fn cpu_without_a_sample_is_booked_at_death_and_at_the_end() {
     feed.tick(10);
     feed.ended(15, 1, counters(5, 0, 3));
     let expected = [
-        "t1 10 poll wall=15 cpu=0 hits=2/0 longest=15@0",
-        "t1 [cpu, not sampled] run wall=0 cpu=5 hits=0/0",
+        "t1 10 poll wall=10 cpu=0 hits=2/0 longest=15@0",
+        "t1 [cpu, not sampled] run wall=5 cpu=5 hits=0/0",
     ];
     assert_eq!(feed.rows()[..2], expected);
-    assert_eq!(feed.close(20)[3], "t2 [cpu, not sampled] run wall=0 cpu=2 hits=0/0");
+    assert_eq!(feed.close(20)[3], "t2 [cpu, not sampled] run wall=2 cpu=2 hits=0/0");
 }
 
 #[test]
@@ -138,8 +138,8 @@ fn cpu_that_the_way_of_capture_cannot_see_is_not_given_to_user_stacks() {
     // than 3 intervals and twice the lag of a counter) is attributed to the kernel, and so is the
     // wall time: up to 480 before the sample.
     let expected = [
-        "t1 20 run wall=15 cpu=10 hits=1/1",
-        "t1 [in kernel, not visible] run wall=985 cpu=990 hits=0/0",
+        "t1 20 run wall=10 cpu=10 hits=1/1",
+        "t1 [in kernel, not visible] run wall=990 cpu=990 hits=0/0",
     ];
     assert_eq!(rows, expected);
 }
@@ -161,7 +161,7 @@ fn a_busy_thread_in_user_mode_is_not_taken_for_one_in_the_kernel() {
     }
     let rows = feed.rows();
     assert_eq!(rows.len(), 1, "{rows:?}");
-    assert!(rows[0].starts_with("t1 20 run wall=4999 cpu=5000"), "{rows:?}");
+    assert!(rows[0].starts_with("t1 20 run wall=5000 cpu=5000"), "{rows:?}");
 }
 
 #[test]
@@ -174,7 +174,8 @@ fn samples_wait_for_a_counter_that_lags() {
     feed.on_cpu(3, 1, 21);
     feed.running(4, 1, counters(104, 0, 1));
     feed.tick(4);
-    assert_eq!(feed.rows(), ["t1 20 run wall=1 cpu=2 hits=1/1", "t1 21 run wall=2 cpu=2 hits=1/1"]);
+    let half = "run wall=2 cpu=2 hits=1/1";
+    assert_eq!(feed.rows(), [format!("t1 20 {half}"), format!("t1 21 {half}")]);
 }
 
 #[test]
@@ -188,7 +189,10 @@ fn a_thread_that_is_never_sampled_is_booked_after_10_s() {
     }
     let rows = feed.rows();
     let ready = "t1 [cpu, not sampled] rdy wall=2500 cpu=0 hits=0/0";
-    assert!(rows.contains(&ready.to_string()) && rows[1].contains("run wall=7500"), "{rows:?}");
+    assert!(
+        rows.contains(&ready.to_string()) && rows[1].contains("run wall=3500 cpu=1000"),
+        "{rows:?}"
+    );
     let rows = feed.close(12_000);
     assert_eq!(
         rows,
@@ -250,7 +254,7 @@ fn what_running_threads_may_still_say_is_not_taken_for_gone() {
         feed.running(at, 1, counters(at - 4, 0, 1));
         feed.tick(at);
     }
-    assert_eq!(feed.rows(), ["t1 20 run wall=995 cpu=996 hits=1/1"]);
+    assert_eq!(feed.rows(), ["t1 20 run wall=996 cpu=996 hits=1/1"]);
 }
 
 #[test]
@@ -268,7 +272,7 @@ fn what_was_taken_for_gone_is_taken_back() {
     feed.ticks(1_100, 1_990);
     feed.tick_with(2_000, Some(45));
     assert_eq!(feed.rows()[0], "(exited) [exited threads, not sampled] run wall=0 cpu=0 hits=0/0");
-    assert_eq!(feed.rows()[2], "t1 20 run wall=5 cpu=45 hits=1/1");
+    assert_eq!(feed.rows()[2], "t1 20 run wall=10 cpu=45 hits=1/1");
 }
 
 #[test]
@@ -281,7 +285,7 @@ fn cpu_is_carried_for_10_s() {
     feed.on_cpu(10_010, 1, 20);
     feed.blocked(10_011, 1, EPOLL, 10, counters(3, 0, 3));
     assert!(
-        feed.rows().contains(&"t1 20 run wall=20 cpu=3 hits=1/1".to_string()),
+        feed.rows().contains(&"t1 20 run wall=3 cpu=3 hits=1/1".to_string()),
         "{:?}",
         feed.rows()
     );

@@ -19,10 +19,41 @@ fn the_span_since_the_last_observation_goes_to_the_new_one() {
         feed.rows(),
         [
             "t1 10 io wall=0 cpu=0 hits=1/0",
-            "t1 20 run wall=6 cpu=4 hits=1/1",
-            "t1 30 poll wall=4 cpu=0 hits=1/0 longest=4@6"
+            // 4 ms of CPU time, however long before the sample the last observation was.
+            "t1 20 run wall=4 cpu=4 hits=1/1",
+            "t1 30 poll wall=6 cpu=0 hits=1/0 longest=4@6"
         ]
     );
+}
+
+#[test]
+fn waits_that_were_not_observed_are_owed_to_the_next_one() {
+    let mut feed = Feed::new();
+    feed.running(0, 1, counters(100, 0, 1));
+    feed.tick(0);
+    feed.on_cpu(20, 1, 20);
+    feed.running(50, 1, counters(120, 5, 9));
+    feed.tick(50);
+    // It was sampled, it ran for 20 ms and waited for a core for 5 ms up to then.
+    assert_eq!(
+        feed.rows(),
+        ["t1 20 rdy wall=5 cpu=0 hits=0/0", "t1 20 run wall=20 cpu=20 hits=1/1"]
+    );
+    feed.on_cpu(80, 1, 21);
+    feed.blocked(100, 1, EPOLL, 30, counters(140, 5, 20));
+    feed.tick(100);
+    // It has waited for 25 and 30 ms. This wait stands for the 50 ms since the last look.
+    let expected = [
+        "t1 20 rdy wall=5 cpu=0 hits=0/0",
+        "t1 20 run wall=20 cpu=20 hits=1/1",
+        "t1 21 run wall=20 cpu=20 hits=1/1",
+        "t1 30 poll wall=50 cpu=0 hits=1/0 longest=20@80",
+    ];
+    assert_eq!(feed.rows(), expected);
+    // The rest is for waits that would have too little, at most two looks of it.
+    feed.blocked(110, 1, EPOLL, 30, counters(149, 5, 21));
+    feed.tick(110);
+    assert!(feed.rows().contains(&"t1 30 poll wall=56 cpu=0 hits=2/0 longest=20@80".into()));
 }
 
 #[test]
@@ -37,7 +68,7 @@ fn seen_running_is_no_observation() {
     feed.running(20, 1, counters(19, 0, 1));
     feed.tick(20);
     // The 9 ms that no sample hit were carried.
-    assert_eq!(feed.rows(), ["t1 20 run wall=17 cpu=19 hits=1/1"]);
+    assert_eq!(feed.rows(), ["t1 20 run wall=19 cpu=19 hits=1/1"]);
 }
 
 #[test]
@@ -127,8 +158,8 @@ fn a_thread_that_ran_waits_anew() {
     feed.blocked(20, 1, EPOLL, 10, counters(1, 0, 3));
     feed.tick(20);
     feed.ticks(20, 40);
-    // Three waits; the longest began at 10 and lasted 30.
-    assert_eq!(feed.rows(), ["t1 10 poll wall=40 cpu=0 hits=3/0 longest=30@10"]);
+    // Three waits; the longest began at 10 and lasted 30. A millisecond waits for a sample.
+    assert_eq!(feed.rows(), ["t1 10 poll wall=39 cpu=0 hits=3/0 longest=30@10"]);
 }
 
 #[test]
@@ -226,7 +257,7 @@ fn a_long_suspension_costs_one_bucket() {
 }
 
 #[test]
-fn a_late_sample_is_clamped_and_weighs_no_wall_time() {
+fn a_late_sample_has_the_time_that_had_no_sample() {
     let mut feed = Feed::new();
     feed.running(0, 1, counters(0, 0, 1));
     feed.tick(0);
@@ -240,7 +271,7 @@ fn a_late_sample_is_clamped_and_weighs_no_wall_time() {
     // The wait of 10..100 is kept.
     assert_eq!(
         feed.rows(),
-        ["t1 10 io wall=110 cpu=0 hits=2/0 longest=100@0", "t1 20 run wall=0 cpu=7 hits=1/1"]
+        ["t1 10 io wall=103 cpu=0 hits=2/0 longest=100@0", "t1 20 run wall=7 cpu=7 hits=1/1"]
     );
 }
 
@@ -320,8 +351,8 @@ fn exec_ends_what_was_before_it() {
     let expected = [
         // 4..15: seen running at 10, no sample after.
         "t1 10 run wall=15 cpu=10 hits=2/2",
-        "t1 20 run wall=3 cpu=9 hits=1/1",
-        "t1 21 io wall=2 cpu=0 hits=1/0 longest=2@18",
+        "t1 20 run wall=5 cpu=9 hits=1/1",
+        "t1 21 io wall=0 cpu=0 hits=1/0",
     ];
     assert_eq!(feed.rows(), expected);
 }

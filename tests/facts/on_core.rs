@@ -111,7 +111,7 @@ fn after_its_last_sample_a_thread_stays_in_its_stack_up_to_its_end() {
     feed.on_cpu(5, 1, 20);
     feed.on_cpu(6, 1, 21);
     feed.ended(10, 1, counters(9, 0, 2));
-    let wall = |row: &&String| row.contains("21 run wall=5");
+    let wall = |row: &&String| row.contains("21 run wall=5500000ns");
     let rows = feed.rows();
     assert_eq!(rows.iter().filter(wall).count(), 1, "{rows:?}");
     assert!(!rows.iter().any(|row| row.contains("not sampled")), "{rows:?}");

@@ -93,6 +93,7 @@ pub fn snapshot() -> Snapshot {
             ticks: 15,
             losses,
             interval_achieved_ns: 10_123_456,
+            round_ns: 50_123_456,
             late_p99_ns: 16,
             self_cpu_percent: 1.0 / 3.0,
             total_cpu_percent: 2.0 / 3.0,
@@ -250,6 +251,7 @@ pub fn session(seed: u64, scan: usize, hours: bool) -> Snapshot {
             blocker: matches!(seen, Seen::Blocked(_))
                 .then(|| blocker(&mut random))
                 .filter(|_| random.below(3) > 0),
+            wait_began: (random.below(3) == 0).then(|| at.saturating_sub(random.below(2 * MS))),
         }));
         match random.below(40) {
             0 => recorder.apply(&Event::ThreadEnded { at, thread, counters: Some(*ran) }),

@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use aya::maps::{HashMap, Map, MapData};
+use aya::maps::{HashMap, Map, MapData, RingBuf};
 use aya::programs::{Iter, PerfEvent};
 use aya::{Btf, Ebpf, EbpfLoader};
 use aya_obj::btf::BtfKind;
@@ -73,6 +73,7 @@ pub struct Programs {
     lists: Option<File>,
     again: HashMap<MapData, u32, u32>,
     targets: HashMap<MapData, u32, u32>,
+    bells: RingBuf<MapData>,
     calls: u64,
 }
 
@@ -91,6 +92,9 @@ enum Word {
     Listed = 6,
     Rows = 7,
     Runnable = 8,
+    Asleep = 9,
+    /// The first of two words.
+    Ahead = 10,
 }
 
 /// A thread that is visited by itself.
@@ -147,6 +151,9 @@ impl Programs {
             HashMap::try_from(map).map_err(|error| Refusal::new("opening the maps", &error))
         };
         let (again, targets) = (hash(&mut ebpf, "again")?, hash(&mut ebpf, "targets")?);
+        let bells = ebpf.take_map("bells").ok_or_else(missing("opening the maps"))?;
+        let bells =
+            RingBuf::try_from(bells).map_err(|error| Refusal::new("opening the maps", &error))?;
         let shared = |name, size| {
             let Some(Map::Array(map)) = ebpf.map(name) else {
                 return Err(missing("sharing the maps")());
@@ -156,7 +163,34 @@ impl Programs {
         };
         let (order, stacks, list) =
             (shared("orders", 4096)?, shared("stacks", SLOTS * SLOT)?, shared("list", 4096)?);
-        Ok(Programs { order, stacks, list, listed, lists: None, again, targets, ebpf, calls: 0 })
+        let lists = None;
+        Ok(Programs { ebpf, order, stacks, list, listed, lists, again, targets, bells, calls: 0 })
+    }
+
+    /// Makes the next sample ring the bell, once.
+    pub fn ring_at_sample(&mut self) {
+        self.order.set(Word::Asleep, 1);
+    }
+
+    /// Returns the descriptor that becomes readable when the bell has rung.
+    pub fn bell(&self) -> BorrowedFd<'_> {
+        self.bells.as_fd()
+    }
+
+    pub fn silence_bell(&mut self) {
+        self.order.set(Word::Asleep, 0);
+        while self.bells.next().is_some() {}
+    }
+
+    /// Returns the distance of the clocks as the last pass found it, at most some 100 us too much:
+    /// CLOCK_MONOTONIC minus the scheduler's clock, ns. `None` if it visited no thread. To be
+    /// called once a pass.
+    pub fn take_ahead(&mut self) -> Option<u64> {
+        let at = Word::Ahead as usize;
+        let [low, high] =
+            [at, at + 1].map(|word| self.order.word(word).swap(u32::MAX, Ordering::SeqCst));
+        let ahead = u64::from(low) | u64::from(high) << 32;
+        (ahead != u64::MAX).then_some(ahead)
     }
 
     /// Returns the program for [`perf_event_open_sys::ioctls::SET_BPF`].

@@ -2,28 +2,31 @@
 //! in one pass, and reports those that ran. It never stops or signals a thread.
 //!
 //! ```text
-//! program.bpf.c  the programs that run in the kernel
-//! load           loads them, and accesses their maps
-//! rows           decodes what they report of a thread
+//! program.bpf.c    the programs that run in the kernel
+//! load             loads them, and accesses their maps
+//! rows             decodes what they report of a thread
+//! scheduler_clock  when a thread left its core, in our time
 //! ```
 //!
-//! A pass over all threads takes one read for each 136 rows, and one that finds the end. A thread
+//! A pass over all threads takes one read for each 132 rows, and one that finds the end. A thread
 //! that has not run costs only the visit. A pass may also visit single threads by a list of them.
 //! Before Linux 6.2 it uses an iterator for each, which is slower. The kernel does not check
 //! whether we may observe a process: the caller of [`Bpf::add`] has checked it.
 
 pub mod load;
 pub mod rows;
+mod scheduler_clock;
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustc_hash::FxHashMap;
 
 pub use crate::capture::bpf::load::Single;
 use crate::capture::bpf::load::{Link, MAX_LISTED, MAX_REPEATS, Programs, Refusal};
-use crate::capture::bpf::rows::{Copied, Row, What};
+use crate::capture::bpf::rows::{Clocks, Copied, Row, What};
+use crate::capture::bpf::scheduler_clock::SchedulerClock;
 
 /// Maximum bytes of one read (the buffer of bpf_seq_read).
 const READ: usize = 32 << 10;
@@ -84,6 +87,7 @@ pub struct Bpf {
     filled: usize,
     missed: bool,
     boot_offset: i64,
+    scheduler: SchedulerClock,
 }
 
 /// A pass that is in progress.
@@ -120,6 +124,7 @@ impl Bpf {
             filled: 0,
             missed: false,
             boot_offset: boot_offset(),
+            scheduler: SchedulerClock::default(),
         }
     }
 
@@ -229,8 +234,11 @@ impl Bpf {
                 filled
             }
         };
-        let first =
-            rows::decode(&self.buffer[..self.filled], self.boot_offset).map(|mut rows| rows.next());
+        if let Some(ahead) = self.programs.take_ahead() {
+            self.scheduler.take(ahead);
+        }
+        let clocks = Clocks { boot: self.boot_offset, scheduler: self.scheduler.ahead() };
+        let first = rows::decode(&self.buffer[..self.filled], clocks).map(|mut rows| rows.next());
         let Ok(first) = first else {
             self.filled = 0;
             return Err(io::Error::other("the BPF iterator returned a partial row"));
@@ -260,15 +268,28 @@ impl Bpf {
 
     /// Returns the rows of the last read, with their stacks.
     pub fn rows(&self) -> impl Iterator<Item = (Row, Copied<'_>)> {
-        rows::decode(&self.buffer[..self.filled], self.boot_offset).into_iter().flatten().map(
-            |row| {
-                let copied = match &row.what {
-                    What::Blocked(blocked) | What::Ready(blocked) => self.programs.copied(blocked),
-                    _ => Copied::default(),
-                };
-                (row, copied)
-            },
-        )
+        let clocks = Clocks { boot: self.boot_offset, scheduler: self.scheduler.ahead() };
+        rows::decode(&self.buffer[..self.filled], clocks).into_iter().flatten().map(|row| {
+            let copied = match &row.what {
+                What::Blocked(blocked) | What::Ready(blocked) => self.programs.copied(blocked),
+                _ => Copied::default(),
+            };
+            (row, copied)
+        })
+    }
+
+    /// Makes the next sample ring the bell, once.
+    pub fn ring_at_sample(&mut self) {
+        self.programs.ring_at_sample();
+    }
+
+    /// Returns the descriptor that becomes readable when the bell has rung.
+    pub fn bell(&self) -> BorrowedFd<'_> {
+        self.programs.bell()
+    }
+
+    pub fn silence_bell(&mut self) {
+        self.programs.silence_bell();
     }
 
     /// Makes later passes read threads that are runnable and wait for a core: [`What::Ready`].

@@ -9,7 +9,7 @@
 // `visit` does the same for a list of threads in one call (Linux 6.2: kernel functions that find a thread by its id).
 //
 // `is_target` is the filter of perf's cpu-clock events. It drops samples of other processes before they take room in our
-// rings.
+// rings, and wakes user space when a target runs again that has stood still.
 //
 // Only x86-64. What it shares with the other program is in kernel.bpf.h.
 
@@ -22,10 +22,12 @@
 // Values of enum bpf_map_type and of map flags (include/uapi/linux/bpf.h).
 #define MAP_HASH 1
 #define MAP_ARRAY 2
+#define MAP_RING 27
 #define MAP_TASK_STORAGE 29
 #define MAP_NO_PREALLOC (1 << 0)
 #define MAP_MMAPABLE (1 << 10)
 #define STORAGE_CREATE 1
+#define RING_WAKE (1 << 1)
 
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static u64 (*bpf_ktime_get_ns)(void) = (void *)5;
@@ -35,14 +37,19 @@ static void *(*bpf_task_storage_get)(void *map, void *task, void *value, u64 fla
 static void *(*bpf_task_pt_regs)(void *task) = (void *)175;
 static long (*bpf_find_vma)(void *task, u64 address, void *callback, void *context, u64 flags) = (void *)180;
 static long (*bpf_loop)(u32 times, void *callback, void *context, u64 flags) = (void *)181;
+static long (*bpf_ringbuf_output)(void *map, const void *data, u64 size, u64 flags) = (void *)130;
 static long (*bpf_copy_from_user_task)(void *to, u32 size, const void *from, void *task, u64 flags) = (void *)191;
 
 struct sched_entity {
     u64 sum_exec_runtime;
+    // When the thread was last put on a core.
+    u64 prev_sum_exec_runtime;
 } RELOCATED;
 struct sched_info {
     u64 pcount;
     u64 run_delay;
+    // When the thread was last put on a core, by the scheduler's clock.
+    u64 last_arrival;
 } RELOCATED;
 struct thread_struct {
     u64 fsbase;
@@ -80,7 +87,7 @@ static void (*bpf_task_release)(struct task_struct *task) = (void *)0x7a5c0002;
 
 // load.rs and rows.rs repeat the definitions that follow.
 
-// A slot holds the stack of one thread. A read of the iterator returns at most 32 KiB, 136 rows, and user space frees all slots
+// A slot holds the stack of one thread. A read of the iterator returns at most 32 KiB, 132 rows, and user space frees all slots
 // after each read. So there are always enough slots.
 #define SLOT (64 << 10)
 #define SLOTS 160
@@ -122,6 +129,11 @@ struct order {
     u32 rows;
     // Not 0: runnable threads that are off the core are read too.
     u32 runnable;
+    // Not 0: user space sleeps until a target runs. It sets this, and the first sample resets it.
+    u32 asleep;
+    // The least of CLOCK_MONOTONIC minus the time at which the reader itself was put on its core, by the scheduler's clock: never
+    // less than the distance of these clocks.
+    u64 ahead;
 };
 struct {
     NUMBER(type, MAP_ARRAY);
@@ -155,6 +167,12 @@ struct {
     TYPE(key, u32);
     TYPE(value, struct listed);
 } list SECTION(".maps");
+
+// Wakes user space: it polls this. Its contents mean nothing.
+struct {
+    NUMBER(type, MAP_RING);
+    NUMBER(max_entries, 4096);
+} bells SECTION(".maps");
 
 // Sampled processes, by their ids in the initial namespace.
 struct {
@@ -203,6 +221,8 @@ struct row {
     // Since boot, suspension included.
     u64 start_ns;
     u64 run_ns, delay_ns, runs;
+    // When it left its core, by the scheduler's clock.
+    u64 left_core;
     // In the pid namespace of the reader.
     u32 tid;
     // In the initial namespace: the process, the thread.
@@ -337,6 +357,8 @@ static __attribute__((always_inline)) void tell(struct seq_file *rows, struct ta
 {
     struct row row = {};
     struct told *told;
+    struct task_struct *reader = bpf_get_current_task_btf();
+    u64 ahead;
     u32 what = TOLD_NOTHING;
 
     row.runs = task->sched_info.pcount;
@@ -358,6 +380,10 @@ static __attribute__((always_inline)) void tell(struct seq_file *rows, struct ta
     row.exit_state = task->exit_state;
     row.run_ns = task->se.sum_exec_runtime;
     row.delay_ns = task->sched_info.run_delay;
+    row.left_core = task->sched_info.last_arrival + row.run_ns - task->se.prev_sum_exec_runtime;
+    ahead = row.at - reader->sched_info.last_arrival;
+    if (ahead < order->ahead)
+        order->ahead = ahead;
     bpf_probe_read_kernel(row.comm, sizeof(row.comm), &task->comm);
     if (row.exit_state) {
         what = TOLD_ALL;
@@ -449,9 +475,17 @@ int visit(struct bpf_iter__task *context)
 SECTION("perf_event")
 int is_target(void *context)
 {
-    u32 process = bpf_get_current_pid_tgid() >> 32;
+    u32 process = bpf_get_current_pid_tgid() >> 32, zero = 0;
+    struct order *order;
 
-    return bpf_map_lookup_elem(&targets, &process) != 0;
+    if (!bpf_map_lookup_elem(&targets, &process))
+        return 0;
+    order = bpf_map_lookup_elem(&orders, &zero);
+    if (order && order->asleep) {
+        order->asleep = 0;
+        bpf_ringbuf_output(&bells, &zero, sizeof(zero), RING_WAKE);
+    }
+    return 1;
 }
 
 char terms[] SECTION("license") = "GPL";

@@ -7,7 +7,7 @@ use crate::model::vocabulary::frame::{Marker, Ns, RawFrame, RawName, SECOND};
 use crate::unwinder::Registers;
 
 /// Size of a row, bytes.
-pub const ROW: usize = 240;
+pub const ROW: usize = 248;
 
 /// Number of slots for stacks; then the size of a slot, and the maximum of a stack, bytes.
 pub const SLOTS: usize = 160;
@@ -36,6 +36,8 @@ pub struct Row {
     pub start: u64,
     pub name: RawName,
     pub counters: Counters,
+    /// When it last left its core.
+    pub left_core: Ns,
     /// State letter as in /proc/PID/stat.
     pub state: u8,
     pub what: What,
@@ -102,15 +104,23 @@ impl Copied<'_> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed;
 
-/// Decodes one read of the iterator. `boot_offset`: what our time namespace adds to times since
-/// boot, ns.
+/// What the kernel's other clocks differ by, ns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Clocks {
+    /// What our time namespace adds to times since boot.
+    pub boot: i64,
+    /// CLOCK_MONOTONIC minus the scheduler's clock; the largest number where it is not known.
+    pub scheduler: u64,
+}
+
+/// Decodes one read of the iterator.
 pub fn decode(
     bytes: &[u8],
-    boot_offset: i64,
+    clocks: Clocks,
 ) -> Result<impl ExactSizeIterator<Item = Row>, Malformed> {
     let rows = bytes.chunks_exact(ROW);
     if rows.remainder().is_empty() {
-        Ok(rows.map(move |bytes| row(bytes, boot_offset)))
+        Ok(rows.map(move |bytes| row(bytes, clocks)))
     } else {
         Err(Malformed)
     }
@@ -139,10 +149,11 @@ impl Fields<'_> {
     }
 }
 
-fn row(bytes: &[u8], boot_offset: i64) -> Row {
+fn row(bytes: &[u8], clocks: Clocks) -> Row {
     let mut fields = Fields(bytes);
     let (at, start_ns) = (fields.u64(), fields.u64());
     let counters = Counters { run_ns: fields.u64(), delay_ns: fields.u64(), runs: fields.u64() };
+    let left_core = fields.u64().saturating_add(clocks.scheduler).min(at);
     let (tid, process, id) = (fields.u32(), fields.u32(), fields.u32());
     let (state, exit_state) = (fields.u32(), fields.u32());
     let (flags, slot, stack_bytes, kernel_bytes) =
@@ -178,8 +189,9 @@ fn row(bytes: &[u8], boot_offset: i64) -> Row {
         _ => What::Blocked(blocked),
     };
     let state = if flags & RUNS != 0 { b'R' } else { letter(state, exit_state) };
-    let start = start_ticks(start_ns, boot_offset);
-    Row { at, tid, process, id, start, name: RawName::new(&name[..end]), counters, state, what }
+    let start = start_ticks(start_ns, clocks.boot);
+    let name = RawName::new(&name[..end]);
+    Row { at, tid, process, id, start, name, counters, left_core, state, what }
 }
 
 /// Returns the state letter as in /proc/PID/stat (task_state_index in include/linux/sched.h).
@@ -224,7 +236,8 @@ mod tests {
         sp: u64,
         number: i64,
     ) -> Vec<u8> {
-        let mut bytes: Vec<u8> = [1000u64, 20_000_000, 30, 40, 50].map(u64::to_ne_bytes).concat();
+        let mut bytes: Vec<u8> =
+            [1000u64, 20_000_000, 30, 40, 50, 600].map(u64::to_ne_bytes).concat();
         bytes.extend([7u32, 8, 9, state, exit, flags, slot].map(u32::to_ne_bytes).concat());
         bytes.extend([size; 2].map(u16::to_ne_bytes).concat());
         bytes.extend(b"worker\0garbage!!");
@@ -236,7 +249,7 @@ mod tests {
     }
 
     fn one(bytes: &[u8]) -> Row {
-        let mut rows = decode(bytes, 0).expect("rows");
+        let mut rows = decode(bytes, Clocks::default()).expect("rows");
         assert_eq!(rows.len(), 1);
         rows.next().expect("one")
     }
@@ -246,6 +259,7 @@ mod tests {
         let row = one(&bytes(0, 0x2001, 0, 3, 500, 0x1234, 0x5678, 202));
         assert_eq!((row.at, row.start, row.tid, row.process, row.id), (1000, 2, 7, 8, 9));
         assert_eq!(row.counters, Counters { run_ns: 30, delay_ns: 40, runs: 50 });
+        assert_eq!(row.left_core, 600);
         assert_eq!(
             (row.name.bytes(), row.name, row.state),
             (&b"worker"[..], RawName::new(b"worker"), b'S')
@@ -257,6 +271,17 @@ mod tests {
         // rdi, rsi, rdx, r10, r8, r9 among rax rbx rcx rdx rsi rdi r8..r15.
         assert_eq!(blocked.call, Syscall { number: 202, args: [105, 104, 103, 108, 106, 107] });
         assert_eq!((blocked.slot, blocked.stack_bytes, blocked.fs_base), (3, 500, 0xf5));
+    }
+
+    #[test]
+    fn a_thread_left_its_core_by_the_scheduler_s_clock() {
+        let left_core = |scheduler| {
+            let bytes = bytes(0, 1, 0, 0, 0, 1, 1, 0);
+            let mut rows = decode(&bytes, Clocks { boot: 0, scheduler }).expect("rows");
+            rows.next().expect("one").left_core
+        };
+        assert_eq!([0, 300, 400].map(left_core), [600, 900, 1000]);
+        assert_eq!([401, u64::MAX].map(left_core), [1000; 2], "not after the row");
     }
 
     #[test]
@@ -348,7 +373,7 @@ mod tests {
     proptest! {
         #[test]
         fn garbage_is_rows_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..1000)) {
-            match decode(&bytes, 0) {
+            match decode(&bytes, Clocks::default()) {
                 Ok(rows) => prop_assert_eq!(rows.map(std::hint::black_box).count() * ROW, bytes.len()),
                 Err(Malformed) => prop_assert!(bytes.len() % ROW != 0),
             }

@@ -42,6 +42,8 @@ pub struct Reports {
     waiting: VecDeque<CodeMapping>,
     /// Some reports were lost.
     lost: bool,
+    /// There was a report, or one was lost.
+    any: bool,
 }
 
 impl Reports {
@@ -61,12 +63,13 @@ impl Reports {
     fn record(&mut self, record: &Record<'_>, targets: &FxHashSet<u32>) {
         match record {
             Record::Mapped(mapped) if targets.contains(&mapped.pid) => self.add(mapped),
-            Record::Lost(_) => self.lost = true,
+            Record::Lost(_) => self.set_lost(),
             _ => {}
         }
     }
 
     fn add(&mut self, mapped: &Mapped<'_>) {
+        self.any = true;
         if self.waiting.len() >= WAITING_MAX {
             self.lost = true;
             return;
@@ -99,7 +102,12 @@ impl Reports {
     }
 
     pub fn set_lost(&mut self) {
-        self.lost = true;
+        (self.lost, self.any) = (true, true);
+    }
+
+    /// Returns whether anything was reported, or lost, since the last call.
+    pub fn take_any(&mut self) -> bool {
+        std::mem::take(&mut self.any)
     }
 }
 
@@ -135,5 +143,15 @@ mod tests {
         (0..=WAITING_MAX as Ns).for_each(|at| add(&mut reports, 1, at));
         assert_eq!(reports.waiting.len(), WAITING_MAX);
         assert!(reports.take_lost() && !reports.take_lost());
+    }
+
+    #[test]
+    fn news_are_told_once_whether_they_were_taken_or_lost() {
+        let mut reports = Reports::default();
+        assert!(!reports.take_any());
+        add(&mut reports, 1, 1);
+        assert!(reports.next(1).is_some() && reports.take_any() && !reports.take_any());
+        reports.set_lost();
+        assert!(reports.take_any());
     }
 }

@@ -18,6 +18,7 @@ use crate::process::threads::raise_descriptor_limit;
 impl Core {
     /// Observes another process from now on, unless it has exited or access is no longer granted.
     pub(super) fn add(&mut self, target: Arc<Target>) {
+        self.rounds.prompt(monotonic());
         if self.processes.iter().any(|known| known.pid() == target.pid() && known.ended.is_none()) {
             return;
         }
@@ -55,6 +56,7 @@ impl Core {
 
     /// Adds the other processes to a backend that was opened with the process `first`.
     pub(super) fn backend_opened(&mut self, first: usize) -> Result<(), AttachError> {
+        self.rounds.prompt(monotonic());
         for index in 0..self.processes.len() {
             if index == first {
                 self.start_stopper(index)?;
@@ -91,8 +93,31 @@ impl Core {
         Ok(())
     }
 
+    /// Detects execs. An exec maps code, so where the kernel reports that, a process without a
+    /// report need not be checked.
+    pub(super) fn detect_execs(&mut self, at: Ns) {
+        match &mut self.backend.perf {
+            Some(perf) => {
+                perf.take_reports();
+                self.execs_unknown |= perf.may_have_mapped();
+            }
+            None => self.execs_unknown = true,
+        }
+        let unknown = std::mem::take(&mut self.execs_unknown);
+        for index in 0..self.processes.len() {
+            let process = &mut self.processes[index];
+            if process.ended.is_none()
+                && (unknown || process.exec_detector.between())
+                && process.exec_detector.replaced()
+            {
+                self.handle_exec(index, at);
+            }
+        }
+    }
+
     /// Handles an exec of a process.
     pub(super) fn handle_exec(&mut self, index: usize, at: Ns) {
+        self.rounds.prompt(at);
         let process = &mut self.processes[index];
         let pid = process.pid();
         if std::mem::take(&mut process.before_exec) {
@@ -142,11 +167,12 @@ impl Core {
             // The next tick detects an exec.
             return;
         }
+        // Without a report nothing is proven to the one who may not look.
+        self.execs_unknown |= privileges::borrowed();
+        self.detect_execs(at);
         for index in 0..self.processes.len() {
             let process = &mut self.processes[index];
-            if process.ended.is_none() && process.exec_detector.replaced() {
-                self.handle_exec(index, at);
-            } else if (process.ended.is_some() || process.exec_detector.between())
+            if (process.ended.is_some() || process.exec_detector.between())
                 && privileges::borrowed()
             {
                 let pid = process.pid();
@@ -244,7 +270,7 @@ impl Core {
         Setting {
             target: &process.target,
             tasks: process.scan.tasks(),
-            interval: between_samples(self.schedule.interval(), self.once),
+            interval: between_samples(self.interval, self.once),
             runnable: self.once,
             descriptors: descriptors_to_spend(raise_descriptor_limit()),
             own_child: self.own_child,
@@ -275,8 +301,9 @@ impl Core {
         self.events.clear();
         let at = at.max(self.floor);
         self.count_lost();
-        let losses = self.losses_now();
-        self.send_ticks(at, 0, losses, true);
+        let losses = self.losses_now(at);
+        let planned = self.schedule.interval();
+        self.send_ticks(at, planned, 0, losses, true);
         self.emit_exits(at);
         self.run_perf();
     }

@@ -6,8 +6,11 @@ use crate::capture::sampler::process::Process;
 use crate::capture::sampler::{Core, MAX_FINAL_WAIT, MAX_PENDING};
 use crate::clock::{monotonic, thread_cpu};
 use crate::model::vocabulary::event::{Event, Losses};
-use crate::model::vocabulary::frame::Ns;
+use crate::model::vocabulary::frame::{Ns, SECOND};
 use crate::process::threads::CounterSource;
+
+/// Time between readings of the sampler's own CPU clock.
+const OWN_CPU_EVERY: Ns = SECOND / 5;
 
 impl Core {
     pub(super) fn every_second(&mut self, at: Ns) {
@@ -26,7 +29,10 @@ impl Core {
         }
     }
 
-    pub(super) fn losses_now(&self) -> Losses {
+    pub(super) fn losses_now(&mut self, at: Ns) -> Losses {
+        if self.ending || at >= self.own_cpu.1 + OWN_CPU_EVERY {
+            self.own_cpu = (thread_cpu(), at);
+        }
         let perf = self.backend.perf.as_ref().map(|perf| perf.counts()).unwrap_or_default();
         Losses {
             dropped: self.writer.dropped() + perf.lost + self.closed.lost,
@@ -34,7 +40,7 @@ impl Core {
             stops: self.stops.stops,
             stops_blocked: self.stops.in_call,
             stop_p99_ns: self.stops.p99(),
-            sampler_cpu_ns: thread_cpu() + self.stops.cpu,
+            sampler_cpu_ns: self.own_cpu.0 + self.stops.cpu,
             ..self.losses
         }
     }

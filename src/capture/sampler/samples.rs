@@ -128,20 +128,18 @@ impl Core {
         }
         // The thread started and exited since the last scan. Only the clock of its process has its
         // time, and only this sample a stack.
-        let unknown = || (ThreadKey::unknown(process.target.pid()), RawName::default());
+        let unknown = || {
+            self.rounds.prompt(at);
+            (ThreadKey::unknown(process.target.pid()), RawName::default())
+        };
         let (thread, of_thread) = process.scan.identify_sampled(tid, at).unwrap_or_else(unknown);
+        self.rounds.sampled(at, process.unwinder.has_generated_code());
         let name = name.unwrap_or(of_thread);
         count_walk(walk, &mut self.losses);
-        let (seen, counters, recovered) = (Seen::OnCpu, None, walk.recovered);
         self.events.push(Event::Observation(Observation {
-            at,
-            thread,
-            name,
-            seen,
-            counters,
             stack,
-            recovered,
-            blocker: None,
+            recovered: walk.recovered,
+            ..Observation::new(at, thread, name, Seen::OnCpu)
         }));
     }
 

@@ -143,8 +143,14 @@ impl ThreadScan {
             return;
         }
         let ready = matches!(row.what, What::Ready(_));
-        let found =
-            ThreadState { at: row.at, name: row.name, state: row.state, ready, start: row.start };
+        let found = ThreadState {
+            at: row.at,
+            name: row.name,
+            state: row.state,
+            ready,
+            start: row.start,
+            left_core: Some(row.left_core),
+        };
         self.report_state(
             index,
             &found,

@@ -31,14 +31,10 @@ impl ThreadScan {
             LastSeen::Suspended { seen, name, stack, recovered } if unmoved => {
                 let (seen, name, stack, recovered) = (*seen, *name, stack.clone(), *recovered);
                 context.events.push(Event::Observation(Observation {
-                    at: at(),
-                    thread: known.key,
-                    name,
-                    seen,
                     counters: Some(counters),
                     stack,
                     recovered,
-                    blocker: None,
+                    ..Observation::new(at(), known.key, name, seen)
                 }));
                 true
             }
@@ -115,14 +111,8 @@ impl ThreadScan {
         let ran = before.map_or(0, |before| counters.run_ns - before.run_ns);
         let delayed = before.map_or(0, |before| counters.delay_ns.saturating_sub(before.delay_ns));
         let mut observation = Observation {
-            at: known.seen_at,
-            thread: known.key,
-            name: found.name,
-            seen: Seen::Running,
             counters: Some(counters),
-            stack: Vec::new(),
-            recovered: false,
-            blocker: None,
+            ..Observation::new(known.seen_at, known.key, found.name, Seen::Running)
         };
         let again = unmoved && known.incomplete_walks > 0;
         if (found.state != b'R' || found.ready)
@@ -135,6 +125,9 @@ impl ThreadScan {
         }
         if !unmoved {
             known.incomplete_walks = 0;
+        }
+        if matches!(observation.seen, Seen::Blocked(_) | Seen::Disk(_)) {
+            observation.wait_began = found.left_core;
         }
         known.last = match observation.seen {
             Seen::OnCpu | Seen::Running | Seen::Ready => LastSeen::Running,
@@ -187,6 +180,8 @@ pub(super) struct ThreadState {
     /// The thread is runnable and off the core, so its stack can be read.
     pub(super) ready: bool,
     pub(super) start: u64,
+    /// When it last left its core, where that is known.
+    pub(super) left_core: Option<Ns>,
 }
 
 /// Returns whether a later walk may reach further. The unwinder reads the mappings again only at

@@ -175,6 +175,7 @@ impl ThreadScan {
                 state: b'R',
                 ready: false,
                 start: known.key.start,
+                left_core: None,
             });
         }
         let stat = self.tasks.stat(&mut known.files)?;
@@ -184,6 +185,7 @@ impl ThreadScan {
             state: stat.state,
             ready: false,
             start: stat.start,
+            left_core: None,
         })
     }
 }

@@ -50,9 +50,16 @@ pub struct View {
     pub folded_facts: u64,
     pub dropped_buckets: u64,
     pub late_p99_ns: u64,
-    /// Mean over the last 5 s.
+    /// Means over the last 5 s.
     pub interval_achieved_ns: u64,
+    pub round_ns: u64,
     pub deadlocks: Arc<[Deadlock]>,
+}
+
+/// A tick, and for how many intervals of samples it was made.
+struct Beat {
+    at: Ns,
+    samples: f64,
 }
 
 /// Number of the newest ticks that are kept: their lateness for its 99th percentile, their times
@@ -76,8 +83,8 @@ pub struct Recorder {
     /// The losses at the start of the history.
     losses_before: Losses,
     late: VecDeque<Ns>,
-    /// Times of the newest ticks, newest last.
-    rhythm: VecDeque<Ns>,
+    /// The newest ticks, newest last.
+    rhythm: VecDeque<Beat>,
     /// Time of the newest tick; the ticks of all processes in one interval have the same time.
     newest_tick: Option<Ns>,
     /// The threads' last states when sampling ended.
@@ -275,7 +282,8 @@ impl Recorder {
         syscall: Option<event::Syscall>,
     ) -> What {
         let stack = self.interner.stack(&observation.stack);
-        What::Waits { stack, state, syscall, blocker: BlockerId::NONE }
+        let began = observation.wait_began;
+        What::Waits { stack, state, syscall, blocker: BlockerId::NONE, began }
     }
 
     fn tick(&mut self, tick: &Tick) {
@@ -288,17 +296,29 @@ impl Recorder {
         self.weigher.tick(tick);
     }
 
+    /// Returns the mean time for one of what `parts` says that a tick was for, ns; 0 if unknown.
+    fn achieved(&self, parts: impl Fn(&Beat) -> f64) -> Ns {
+        let Some((first, last)) = self.rhythm.front().zip(self.rhythm.back()) else { return 0 };
+        let parts: f64 = self.rhythm.iter().skip(1).map(parts).sum();
+        if parts > 0.0 { (last.at.saturating_sub(first.at) as f64 / parts) as Ns } else { 0 }
+    }
+
     fn round_ended(&mut self, tick: &Tick) {
         self.late.push_back(tick.late_ns);
         if self.late.len() > TICKS_KEPT {
             self.late.pop_front();
         }
         let times = &mut self.rhythm;
-        times.push_back(tick.at);
+        // A tick is never sooner than the samples it is for.
+        let round = tick.round_ns.max(tick.interval_ns).max(1);
+        times.push_back(Beat {
+            at: tick.at,
+            samples: round as f64 / tick.interval_ns.max(1) as f64,
+        });
         // Two ticks define an interval, however long.
         while times.len() > TICKS_KEPT
             || (times.len() > 2
-                && times.front().is_some_and(|first| *first + ACHIEVED_OVER < tick.at))
+                && times.front().is_some_and(|first| first.at + ACHIEVED_OVER < tick.at))
         {
             times.pop_front();
         }
@@ -376,10 +396,8 @@ impl Recorder {
             folded_facts: buckets.folded() + refused,
             dropped_buckets: buckets.dropped(),
             late_p99_ns: percentile_99(&self.late),
-            interval_achieved_ns: match self.rhythm.len() {
-                0 | 1 => 0,
-                n => self.rhythm[n - 1].saturating_sub(self.rhythm[0]) / (n as u64 - 1),
-            },
+            interval_achieved_ns: self.achieved(|beat| beat.samples),
+            round_ns: self.achieved(|_| 1.0),
             deadlocks: self.deadlocks.clone(),
         }
     }

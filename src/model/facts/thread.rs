@@ -77,6 +77,8 @@ pub enum What {
         state: RawState,
         syscall: Option<Syscall>,
         blocker: BlockerId,
+        /// See [`crate::model::vocabulary::event::Observation::wait_began`].
+        began: Option<Ns>,
     },
 }
 
@@ -96,15 +98,22 @@ struct Wait {
     blocker: BlockerId,
 }
 
-/// A span with a known stack whose share of the run delay is not known yet.
-struct Piece {
+/// Wall time before `settled` that is not booked: by its counters the thread has waited that long,
+/// and no wait was observed.
+#[derive(Clone, Copy, Default)]
+struct Owed {
     from: Ns,
-    till: Ns,
-    name: NameId,
-    stack: StackId,
-    state: RawState,
-    blocker: BlockerId,
-    wait: Option<Ns>,
+    wall: Ns,
+}
+
+/// CPU time that no sample stands for yet.
+#[derive(Clone, Copy)]
+struct Carried {
+    /// Time of the reading.
+    at: Ns,
+    cpu: Ns,
+    /// How much of it is wall time that is not booked.
+    wall: Ns,
 }
 
 /// An on-CPU sample without CPU time so far.
@@ -132,8 +141,8 @@ pub struct Outcome {
 pub struct Thread {
     key: ThreadKey,
     name: NameId,
-    /// Wall time is booked, or in `pieces`, up to this time: the last observation with a stack.
-    booked: Ns,
+    /// Wall time is booked, carried or owed up to this time.
+    settled: Ns,
     /// The last observation of any kind.
     observed: Ns,
     /// The last observation was [`What::Running`].
@@ -154,12 +163,12 @@ pub struct Thread {
     /// A span without observations that was reported.
     gap: Option<(Ns, Ns)>,
     counters: Option<Counters>,
-    pieces: Vec<Piece>,
-    /// Run delay after `booked`.
+    owed: Owed,
+    /// Run delay that is not booked.
     delay: Ns,
     samples: Vec<Sample>,
-    /// CPU time without a sample, (time of the reading, ns), oldest first.
-    carried: VecDeque<(Ns, Ns)>,
+    /// Oldest first.
+    carried: VecDeque<Carried>,
     /// The next difference of counters covers this span without observations.
     unseen_cpu: Option<(Ns, Ns)>,
     outcome: Outcome,
@@ -173,7 +182,7 @@ impl Thread {
         Thread {
             key,
             name: seen.name,
-            booked: seen.at,
+            settled: seen.at,
             observed: seen.at,
             running: false,
             on_core: false,
@@ -185,7 +194,7 @@ impl Thread {
             doing: Doing::Unknown,
             gap: None,
             counters: None,
-            pieces: Vec::new(),
+            owed: Owed::default(),
             delay: 0,
             samples: Vec::new(),
             carried: VecDeque::new(),
@@ -225,11 +234,11 @@ impl Thread {
     /// tick (number `ticks`, at `tick`).
     pub fn silent(&mut self, ticks: u64, tick: Ns, buckets: &mut Buckets) {
         let Doing::Waits(wait) = self.doing else { return };
-        if self.running || ticks < self.ticks + 2 || tick <= self.booked {
+        if self.running || ticks < self.ticks + 2 || tick <= self.settled {
             return;
         }
-        buckets.wall(&self.wait_fact(&wait), self.booked, tick, 0, Some(wait.from));
-        self.booked = tick;
+        buckets.wall(&self.wait_fact(&wait), self.settled, tick, 0, Some(wait.from));
+        self.settled = tick;
         self.observed = self.observed.max(tick);
         if self.gap.is_some_and(|(_, till)| till <= tick) {
             self.gap = None;
@@ -243,9 +252,9 @@ impl Thread {
         if self.running {
             return;
         }
-        if self.booked < at {
-            buckets.wall(&self.wait_fact(&wait), self.booked, at, 0, Some(wait.from));
-            self.booked = at;
+        if self.settled < at {
+            buckets.wall(&self.wait_fact(&wait), self.settled, at, 0, Some(wait.from));
+            self.settled = at;
             self.observed = self.observed.max(at);
         }
         self.doing = Doing::Waits(Wait { blocker, ..wait });
@@ -265,9 +274,10 @@ impl Thread {
         // An observation older than the last one gets the last one's time. So it has no wall time,
         // and does not change the later state.
         let waits = matches!(self.doing, Doing::Waits(_));
-        let late = seen.at < self.booked
-            || (waits && seen.at == self.booked && matches!(seen.what, What::OnCpu(_)));
-        let at = seen.at.max(self.booked);
+        let newest = self.settled.max(self.observed);
+        let late =
+            seen.at < newest || (waits && seen.at == newest && matches!(seen.what, What::OnCpu(_)));
+        let at = seen.at.max(self.settled);
         let unmoved = self.unmoved(seen);
         if let Some((from, till)) = self.unseen(at, rules)
             && !unmoved
@@ -290,38 +300,39 @@ impl Thread {
                 }
                 self.sample(stack, at, late, buckets);
             }
-            // The counters tell how much of the span the thread waited for a core.
             What::Ready(stack) if !late => {
-                self.piece(at, &self.fact(stack, RUN), None);
                 self.doing = Doing::Ran { stack, at, state: READY };
             }
-            What::Waits { stack, state, syscall, blocker } if !late => {
+            What::Waits { stack, state, syscall, blocker, began } if !late => {
                 let same =
                     matches!(self.doing, Doing::Waits(w) if w.stack == stack && w.state == state);
-                let mut wait = Wait { stack, state, from: self.booked, syscall, blocker };
+                // After a gap no more is known than its end.
+                let newest = self.settled.max(self.observed.min(at));
+                let from = began.unwrap_or(newest).clamp(newest, at);
+                let mut wait = Wait { stack, state, from, syscall, blocker };
                 match self.doing {
                     // One wait goes on, whoever holds what it is for.
                     Doing::Waits(before) if same && unmoved => wait.from = before.from,
-                    _ => buckets.entry(self.booked, &self.wait_fact(&wait)).hits += 1,
+                    _ => buckets.entry(wait.from, &self.wait_fact(&wait)).hits += 1,
                 }
-                self.piece(at, &self.wait_fact(&wait), Some(wait.from));
                 self.doing = Doing::Waits(wait);
                 self.moved = seen.counters.is_none();
             }
             What::Ready(_) | What::Waits { .. } => {}
         }
-        if let Some(counters) = seen.counters {
-            self.settle(counters, at, rules, buckets);
-            if !rules.kernel_visible {
-                self.in_kernel(at, matches!(seen.what, What::Running), rules, buckets);
-            }
-        } else if !matches!(seen.what, What::OnCpu(_)) {
-            self.book_pieces(0, buckets);
-        }
         if seen.at >= self.observed {
             self.observed = seen.at;
             self.running = matches!(seen.what, What::Running);
             self.ticks = ticks;
+        }
+        let seen_off_core = !late && matches!(seen.what, What::Waits { .. } | What::Ready(_));
+        if let Some(counters) = seen.counters {
+            self.settle(counters, at, seen_off_core, rules, buckets);
+            if !rules.kernel_visible {
+                self.in_kernel(rules, buckets);
+            }
+        } else if seen_off_core {
+            self.book_span(at, buckets);
         }
     }
 
@@ -381,7 +392,6 @@ impl Thread {
             self.samples.push(Sample { at, name: self.name, stack });
         }
         if !late {
-            self.piece(at, &key, None);
             self.doing = Doing::Ran { stack, at, state: RUN };
         }
     }
@@ -390,13 +400,12 @@ impl Thread {
     pub fn keep_house(&mut self, now: Ns, rules: &Rules, buckets: &mut Buckets) {
         let before = now.saturating_sub(CARRY);
         self.expire(before, rules, buckets);
-        if self.pieces.first().is_some_and(|piece| piece.from + rules.longest_gap() <= now) {
-            self.book_pieces(0, buckets);
+        if self.owed.from <= before {
+            self.book_owed(Ns::MAX, rules, buckets);
         }
         self.samples.retain(|sample| sample.at > before);
         // The thread was running in all observations, but never sampled.
-        if self.running && self.booked <= before && self.booked < self.observed {
-            self.book_pieces(0, buckets);
+        if self.running && self.settled <= before && self.settled < self.observed {
             self.rest(self.observed, rules, buckets);
         }
     }
@@ -410,11 +419,11 @@ impl Thread {
         rules: &Rules,
         buckets: &mut Buckets,
     ) {
-        self.book_pieces(0, buckets);
+        self.book_owed(Ns::MAX, rules, buckets);
         self.rest(from.min(till), rules, buckets);
         self.expire(Ns::MAX, rules, buckets);
         self.samples.clear();
-        let from = from.max(self.booked);
+        let from = from.max(self.settled);
         let length = till.saturating_sub(from);
         let (mut ran, mut delayed) = (0, 0);
         if let (Some(before), Some(now)) = (self.counters, counters) {
@@ -431,34 +440,8 @@ impl Thread {
         for (state, wall, cpu) in parts {
             buckets.spread(&self.fact(rules.markers.not_observed, state), from, till, wall, cpu);
         }
-        self.booked = self.booked.max(till);
+        self.settled = self.settled.max(till);
         self.doing = Doing::Unknown;
-    }
-
-    /// Books the time from the last observation to `till`, for which no observation will come. A
-    /// wait, or the stack of a sample, continues. A thread that was woken and has not run since is
-    /// ready in its waiting stack. One observed running without a sample becomes [`Unsampled`].
-    fn rest(&mut self, till: Ns, rules: &Rules, buckets: &mut Buckets) {
-        if till <= self.booked {
-            return;
-        }
-        let (key, wait) = match self.doing {
-            Doing::Waits(wait) if !self.running => (self.wait_fact(&wait), Some(wait.from)),
-            Doing::Waits(wait) if !self.moved => (self.fact(wait.stack, READY), None),
-            Doing::Ran { stack, .. } if !self.running => (self.fact(stack, RUN), None),
-            _ if rules.kernel_visible => {
-                let ready = self.delay.min(till - self.booked);
-                self.delay -= ready;
-                let (from, name) = (self.booked, self.name);
-                self.outcome.unsampled.push(Unsampled::Wall { from, till, name, ready });
-                self.booked = till;
-                return;
-            }
-            _ => (self.fact(rules.markers.kernel_not_visible, RUN), None),
-        };
-        buckets.wall(&key, self.booked, till, self.delay, wait);
-        self.delay = self.delay.saturating_sub(till - self.booked);
-        self.booked = till;
     }
 
     /// Books all time up to `at`, at the thread's exit or exec. [`Thread::silent`] must have booked
@@ -470,14 +453,14 @@ impl Thread {
         rules: &Rules,
         buckets: &mut Buckets,
     ) {
-        let at = at.max(self.booked);
+        let at = at.max(self.settled);
         if let Some((from, _)) = self.unseen(at, rules) {
             self.skip(from, at, counters, rules, buckets);
         }
         if let Some(counters) = counters {
-            self.settle(counters, at, rules, buckets);
+            self.settle(counters, at, false, rules, buckets);
         }
-        self.book_pieces(0, buckets);
+        self.book_owed(Ns::MAX, rules, buckets);
         self.rest(at, rules, buckets);
         self.expire(Ns::MAX, rules, buckets);
         // Samples after the last counters.
@@ -496,10 +479,6 @@ impl Thread {
                 wait.stack = carrier.stack(wait.stack);
                 wait.blocker = carrier.blocker(wait.blocker);
             }
-        }
-        for piece in &mut self.pieces {
-            (piece.name, piece.stack) = (carrier.name(piece.name), carrier.stack(piece.stack));
-            piece.blocker = carrier.blocker(piece.blocker);
         }
         for sample in &mut self.samples {
             (sample.name, sample.stack) = (carrier.name(sample.name), carrier.stack(sample.stack));

@@ -58,6 +58,8 @@ pub struct Observation {
     pub recovered: bool,
     /// What a blocked thread waits for, where that could be read and proven.
     pub blocker: Option<RawBlocker>,
+    /// When a blocked thread left its core, where the kernel tells it. A few hundred us off.
+    pub wait_began: Option<Ns>,
 }
 
 impl Observation {
@@ -72,6 +74,7 @@ impl Observation {
             stack: Vec::new(),
             recovered: false,
             blocker: None,
+            wait_began: None,
         }
     }
 }
@@ -143,8 +146,10 @@ pub struct Tick {
     /// CPU time of the whole process, dead threads included, ns (clock_getcpuclockid); sent about
     /// once a second.
     pub process_cpu_ns: Option<u64>,
-    /// Interval now in force, ns (the governor may have stretched it).
+    /// Interval of samples now in force, ns (the governor may have stretched it).
     pub interval_ns: u64,
+    /// Planned time from the tick before, ns: as long as that interval or longer.
+    pub round_ns: u64,
     /// Losses and costs since the session began.
     pub losses: Losses,
 }
@@ -158,6 +163,7 @@ impl Tick {
             late_ns: 0,
             process_cpu_ns: None,
             interval_ns: 10_000_000,
+            round_ns: 10_000_000,
             losses: Losses::default(),
         }
     }

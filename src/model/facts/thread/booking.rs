@@ -1,109 +1,171 @@
 //! Books the time between two readings of a thread's counters to its observed stacks.
+//!
+//! The counters say how long the thread ran, waited for a core, and waited. Each part waits for
+//! what stands for it: run time is carried to the next on-CPU samples, waiting is owed to the next
+//! wait that is observed. So no part depends on how often the thread was looked at.
 
 use super::*;
 
-impl Thread {
-    /// Adds the span since the last observation, with this one's stack.
-    pub(super) fn piece(&mut self, till: Ns, key: &FactKey, wait: Option<Ns>) {
-        if self.booked < till {
-            self.pieces.push(Piece {
-                from: self.booked,
-                till,
-                name: self.name,
-                stack: key.stack,
-                state: key.state,
-                blocker: key.blocker,
-                wait,
-            });
-            self.booked = till;
-        }
-    }
+/// Maximum waiting that stays owed where a wait was observed, in times from one look to the next.
+///
+/// A wait that is observed stands for the time from one look to the next, as a sample stands for a
+/// period: then each gets its time on average, however short it is. It cannot have more than there
+/// is. So what others leave is kept for those that would have too little: what runs surrounds short
+/// waits. The more is kept, the later it is shown.
+const MAX_OWED: u64 = 2;
 
-    /// Processes a reading of the counters: the time since the last one gets its run delay and CPU
-    /// time.
+impl Thread {
+    /// Processes a reading of the counters at `at`. `seen_off_core`: the thread was observed then in
+    /// the stack of `doing`, off its core.
     pub(super) fn settle(
         &mut self,
         counters: Counters,
         at: Ns,
+        seen_off_core: bool,
         rules: &Rules,
         buckets: &mut Buckets,
     ) {
         let Some(before) = self.counters.replace(counters) else {
             // The first reading: the process's clock counts the CPU time before it.
             self.outcome.unweighed.append(&mut self.samples);
-            return self.book_pieces(0, buckets);
+            return self.book_span(at, buckets);
         };
         // Smaller counters are another thread's (after an exec by a thread that is not the leader):
         // starts anew.
         let back = counters.run_ns < before.run_ns || counters.delay_ns < before.delay_ns;
-        let ran = if back { 0 } else { counters.run_ns - before.run_ns };
-        self.delay += if back { 0 } else { counters.delay_ns - before.delay_ns };
-        self.outcome.ran += ran;
-        self.book_pieces(self.delay, buckets);
-        self.delay = self.delay.min(at.saturating_sub(self.booked));
-        if let Some((from, till)) = self.unseen_cpu.take() {
-            buckets.spread(&self.fact(rules.markers.not_observed, RUN), from, till, 0, ran);
-        } else if ran > 0 {
-            self.carried.push_back((at, ran));
+        if back {
+            return self.book_span(at, buckets);
         }
-        self.share(rules, buckets);
+        let cpu = counters.run_ns - before.run_ns;
+        self.delay += counters.delay_ns - before.delay_ns;
+        self.outcome.ran += cpu;
+        if self.owed.wall == 0 {
+            self.owed.from = self.settled;
+        }
+        let span = at.saturating_sub(self.settled);
+        self.settled = self.settled.max(at);
+        let mut left = span + self.owed.wall;
+        if let Some((from, till)) = self.unseen_cpu.take() {
+            // It ran before this span.
+            buckets.spread(&self.fact(rules.markers.not_observed, RUN), from, till, 0, cpu);
+        } else if cpu > 0 {
+            let wall = cpu.min(left);
+            left -= wall;
+            self.carried.push_back(Carried { at, cpu, wall });
+        }
+        self.delay = self.delay.min(left);
+        left -= self.delay;
+        if !self.samples.is_empty() && self.carried() > 0 {
+            let ready = std::mem::take(&mut self.delay);
+            self.share(ready, rules, buckets);
+        } else if self.delay > 0 && self.doing != Doing::Unknown {
+            let ready = std::mem::take(&mut self.delay);
+            self.book_ready(at, ready, buckets);
+        }
+        // Delay of which no stack is known yet is part of what is owed.
+        self.owed.wall = left + self.delay;
+        if seen_off_core {
+            let most = span.max(self.owed.wall.saturating_sub(MAX_OWED * span));
+            self.book_owed(most, rules, buckets);
+        }
     }
 
-    /// Books the pieces. `delay` of their time is run delay, assigned to on-CPU pieces first. The
-    /// rest of the delay is kept for the next span.
-    pub(super) fn book_pieces(&mut self, delay: Ns, buckets: &mut Buckets) {
-        let length = |run: bool| -> Ns {
-            self.pieces.iter().filter(|p| (p.state == RUN) == run).map(|p| p.till - p.from).sum()
+    /// Books the run delay of a span without samples: the thread was woken in the stack in which it
+    /// waited, or goes on in the one in which it ran.
+    fn book_ready(&self, at: Ns, ready: Ns, buckets: &mut Buckets) {
+        let stack = match self.doing {
+            Doing::Waits(wait) => wait.stack,
+            Doing::Ran { stack, .. } => stack,
+            Doing::Unknown => return,
         };
-        let (running, waiting) = (length(true), length(false));
-        let of_running = delay.min(running);
-        let of_waiting = (delay - of_running).min(waiting);
-        let mut running = Split::new(of_running, running);
-        let mut waiting = Split::new(of_waiting, waiting);
-        for piece in std::mem::take(&mut self.pieces) {
-            let split = if piece.state == RUN { &mut running } else { &mut waiting };
-            let ready = split.next(piece.till - piece.from);
-            let key = FactKey {
-                thread: self.key,
-                name: piece.name,
-                stack: piece.stack,
-                state: piece.state,
-                blocker: piece.blocker,
-            };
-            buckets.wall(&key, piece.from, piece.till, ready, piece.wait);
+        buckets.spread(&self.fact(stack, READY), at.saturating_sub(ready), at, ready, 0);
+    }
+
+    /// Books the span up to `at`, of which there are no counters, to the stack in which the thread
+    /// was observed then.
+    pub(super) fn book_span(&mut self, at: Ns, buckets: &mut Buckets) {
+        let (key, wait) = match self.doing {
+            Doing::Waits(wait) => (self.wait_fact(&wait), Some(wait.from)),
+            Doing::Ran { stack, .. } => (self.fact(stack, RUN), None),
+            Doing::Unknown => return,
+        };
+        buckets.wall(&key, self.settled, at, 0, wait);
+        self.settled = self.settled.max(at);
+    }
+
+    /// Books at most `most` of the waiting that is owed: to the last stack, be it one in which the
+    /// thread waits or not.
+    pub(super) fn book_owed(&mut self, most: Ns, rules: &Rules, buckets: &mut Buckets) {
+        let wall = self.owed.wall.min(most);
+        if wall > 0 {
+            self.owed.wall -= wall;
+            self.owed.from = self.settled;
+            self.book_as_last(self.settled.saturating_sub(wall), self.settled, rules, buckets);
         }
-        if delay > 0 {
-            self.delay = delay - of_running - of_waiting;
+    }
+
+    /// Books the time from the last reading or observation to `till`, for which no observation will
+    /// come.
+    pub(super) fn rest(&mut self, till: Ns, rules: &Rules, buckets: &mut Buckets) {
+        if till > self.settled {
+            self.book_as_last(self.settled, till, rules, buckets);
+            self.settled = till;
         }
+    }
+
+    /// Books a span to what the thread did last. A wait, or the stack of a sample, continues. A
+    /// thread that was woken and has not run since is ready in its waiting stack. One observed
+    /// running without a sample becomes [`Unsampled`].
+    fn book_as_last(&mut self, from: Ns, till: Ns, rules: &Rules, buckets: &mut Buckets) {
+        let (key, wait) = match self.doing {
+            Doing::Waits(wait) if !self.running => (self.wait_fact(&wait), Some(wait.from)),
+            Doing::Waits(wait) if !self.moved => (self.fact(wait.stack, READY), None),
+            Doing::Ran { stack, .. } if !self.running => (self.fact(stack, RUN), None),
+            _ if rules.kernel_visible => {
+                let ready = self.delay.min(till - from);
+                self.delay -= ready;
+                self.outcome.unsampled.push(Unsampled::Wall { from, till, name: self.name, ready });
+                return;
+            }
+            _ => (self.fact(rules.markers.kernel_not_visible, RUN), None),
+        };
+        buckets.wall(&key, from, till, self.delay, wait);
+        self.delay = self.delay.saturating_sub(till - from);
     }
 
     /// Handles kernel time that is not visible. CPU time without samples was spent in the kernel,
-    /// as far as chance and lagging counters do not explain it. So was the wall time since the last
-    /// observation, if the thread was only observed running.
-    pub(super) fn in_kernel(
-        &mut self,
-        at: Ns,
-        running: bool,
-        rules: &Rules,
-        buckets: &mut Buckets,
-    ) {
-        if self.carried() <= rules.interval.saturating_mul(3) + 2 * COUNTER_LAG {
-            return;
-        }
-        self.expire(Ns::MAX, rules, buckets);
-        if running {
-            self.running = true;
-            self.rest(at, rules, buckets);
+    /// as far as chance and lagging counters do not explain it.
+    pub(super) fn in_kernel(&mut self, rules: &Rules, buckets: &mut Buckets) {
+        if self.carried() > rules.interval.saturating_mul(3) + 2 * COUNTER_LAG {
+            self.expire(Ns::MAX, rules, buckets);
         }
     }
 
     pub(super) fn carried(&self) -> Ns {
-        self.carried.iter().map(|(_, cpu)| cpu).sum()
+        self.carried.iter().map(|carried| carried.cpu).sum()
     }
 
-    /// Shares the counted CPU time equally among the samples since the last reading. Where kernel
-    /// time is not visible, a sample gets at most one interval; the rest was in the kernel.
-    pub(super) fn share(&mut self, rules: &Rules, buckets: &mut Buckets) {
+    /// Takes up to `cpu` of the carried time, oldest first. Returns the wall time in it.
+    fn take_carried(&mut self, mut cpu: Ns) -> Ns {
+        let mut walls = 0;
+        while cpu > 0
+            && let Some(first) = self.carried.front_mut()
+        {
+            let part = cpu.min(first.cpu);
+            let wall = Split::new(first.wall, first.cpu).next(part);
+            (first.cpu, first.wall) = (first.cpu - part, first.wall - wall);
+            if first.cpu == 0 {
+                self.carried.pop_front();
+            }
+            (cpu, walls) = (cpu - part, walls + wall);
+        }
+        walls
+    }
+
+    /// Shares the carried CPU time equally among the samples since the last reading, as wall time,
+    /// too, and `ready` as their run delay. Where kernel time is not visible, a sample gets at most
+    /// one interval; the rest was in the kernel.
+    pub(super) fn share(&mut self, ready: Ns, rules: &Rules, buckets: &mut Buckets) {
         let all = self.carried();
         // If there are samples but the counter did not move, it lags: the next reading includes
         // their time.
@@ -113,50 +175,40 @@ impl Thread {
         let number = self.samples.len() as u64;
         let most = if rules.kernel_visible { all } else { rules.interval.saturating_mul(number) };
         let shared = all.min(most);
-        let mut split = Split::new(shared, number);
-        for sample in self.samples.drain(..) {
-            let part = split.next(1);
-            if part > 0 {
-                let key = FactKey::new(self.key, sample.name, sample.stack, RUN);
-                buckets.entry(sample.at, &key).cpu_ns += part;
+        let wall = self.take_carried(shared);
+        let (mut cpu, mut wall) = (Split::new(shared, number), Split::new(wall, number));
+        let mut ready = Split::new(ready, number);
+        for Sample { at, name, stack } in std::mem::take(&mut self.samples) {
+            let key = FactKey { name, ..self.fact(stack, RUN) };
+            let (cpu, wall, ready) = (cpu.next(1), wall.next(1), ready.next(1));
+            buckets.spread(&key, at.saturating_sub(wall), at, wall, 0);
+            if cpu > 0 {
+                buckets.entry(at, &key).cpu_ns += cpu;
             }
-            let Sample { at, name, stack } = sample;
-            self.outcome.weighed.push(Weighed {
-                at,
-                name,
-                stack,
-                cpu: part,
-                renamed: name != self.name,
-            });
-        }
-        let mut left = shared;
-        while left > 0
-            && let Some((_, cpu)) = self.carried.front_mut()
-        {
-            let part = left.min(*cpu);
-            left -= part;
-            *cpu -= part;
-            if *cpu == 0 {
-                self.carried.pop_front();
-            }
+            let ready_key = FactKey { name, ..self.fact(stack, READY) };
+            buckets.spread(&ready_key, at.saturating_sub(ready), at, ready, 0);
+            let renamed = name != self.name;
+            self.outcome.weighed.push(Weighed { at, name, stack, cpu, renamed });
         }
     }
 
     /// Assigns CPU time that was counted at or before `before`. Queued samples get it first. The
     /// rest becomes [`Outcome::unsampled`], or kernel time where that is not visible.
     pub(super) fn expire(&mut self, before: Ns, rules: &Rules, buckets: &mut Buckets) {
-        if self.carried.front().is_none_or(|(at, _)| *at > before) {
+        if self.carried.front().is_none_or(|first| first.at > before) {
             return;
         }
-        self.share(rules, buckets);
-        while let Some((at, cpu)) = self.carried.front().copied()
+        self.share(0, rules, buckets);
+        while let Some(Carried { at, cpu, wall }) = self.carried.front().copied()
             && at <= before
         {
             self.carried.pop_front();
             if rules.kernel_visible {
-                self.outcome.unsampled.push(Unsampled::Cpu { at, name: self.name, cpu });
+                self.outcome.unsampled.push(Unsampled::Cpu { at, name: self.name, cpu, wall });
             } else {
-                buckets.entry(at, &self.fact(rules.markers.kernel_not_visible, RUN)).cpu_ns += cpu;
+                let key = self.fact(rules.markers.kernel_not_visible, RUN);
+                buckets.entry(at, &key).cpu_ns += cpu;
+                buckets.spread(&key, at.saturating_sub(wall), at, wall, 0);
             }
         }
     }
