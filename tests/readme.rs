@@ -42,7 +42,7 @@ const FORBIDDEN: [&str; 9] = [
 
 /// Options of other programs, and `--unwinder`, which only a build with the feature `libunwind`
 /// lists.
-const FOREIGN: [&str; 18] = [
+const FOREIGN: [&str; 19] = [
     "--all-targets",
     "--bench",
     "--call-graph",
@@ -56,6 +56,7 @@ const FOREIGN: [&str; 18] = [
     "--path",
     "--perf-basic-prof",
     "--port",
+    "--program",
     "--release",
     "--sanitizer",
     "--target",

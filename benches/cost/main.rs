@@ -1,28 +1,54 @@
-//! Measures what sampletop itself uses while it samples: CPU time of its process by the kernel's
-//! figures, once it is attached. Run by hand on a quiet machine, as root, after `cargo build
-//! --release`:
+//! Measures what sampletop itself uses while it samples: CPU time and wake-ups of its threads by
+//! the kernel's figures, once it is attached. Run by hand on a quiet machine, as root, after `cargo
+//! build --release`:
 //!
 //! ```text
-//! cargo run --release --example cost [-- BACKEND|TARGET...]
+//! cargo run --release --example cost [-- [ROUNDS] [BACKEND...] [MODE] [TARGET...]
+//!     [--program PATH]...]
 //! ```
 //!
 //! For each target and backend (all, if none is named) `sampletop record -i 10ms` is started three
 //! times, in turn, without a limit on its overhead. From 2.5 s on, for 5 s, the benchmark takes the
-//! run times of its threads: of the sampler per tick, and of all threads as a part of one core. It
-//! prints the median of the three (lowest .. highest).
+//! run times of its threads: of the sampler, and of all threads as a part of one core. At 100 Hz,
+//! 1 % is 100 us a tick. It prints the median of the turns (lowest .. highest). A target is named
+//! by its kind, `idle`, or with its number of threads, `idle:2000`.
+//!
+//! `--program` names the sampletop that is measured, the one beside this benchmark if none is. If
+//! there are several, each turn of one is followed by the same turn of the next.
+//!
+//! | mode | what is measured |
+//! |---|---|
+//! | `threads` | the same, and a table of the threads |
+//! | `live` | the live view on a terminal of 120x40, for 20 s from its first rows on |
+//! | `ticks` | ticks in 20 s, with the default bound of 3 % and without; own CPU in the second half |
+//! | `calls` | system calls of the sampler, by strace |
 
-use std::io::{BufRead, BufReader};
+#[path = "../common/mod.rs"]
+mod common;
+
+mod calls;
+mod ticks;
+
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use common::arguments::{Arguments, Program};
+use common::figures::median;
+use common::targets::{Scratch, Target, has_tools};
+use common::terminal::LiveView;
+use common::watcher::{BACKENDS, Recording, Usage, print_threads};
 
 const ATTACHED: Duration = Duration::from_millis(2500);
 const TURN: Duration = Duration::from_secs(5);
+const LIVE_TURN: Duration = Duration::from_secs(20);
 const ROUNDS: usize = 3;
-const BACKENDS: [&str; 2] = ["bpf", "perf"];
-const TICKS_PER_SECOND: f64 = 100.0;
+const MODES: [&str; 4] = ["threads", "live", "ticks", "calls"];
+/// Rows and columns of the live view.
+const TERMINAL: (u16, u16) = (40, 120);
 
-const TARGETS: [(&str, &str, &str); 10] = [
+const TARGETS: [(&str, &str, &str); 12] = [
     ("idle", "10", "10 threads, all wait"),
     ("idle", "500", "500 threads, all wait"),
     ("idle", "2000", "2,000 threads, all wait"),
@@ -32,125 +58,127 @@ const TARGETS: [(&str, &str, &str); 10] = [
     ("work", "50", "50 threads, 4 of them busy"),
     ("many", "502", "500 threads that wait, 2 busy"),
     ("switch", "1", "pipe ping-pong"),
-    // Runs only if it is named: it needs a JDK.
+    // These run only if they are named.
+    ("stir", "5000", "5,000 threads, five wake-ups a second each, 1 busy"),
     ("java", "200 8", "Java, 200 threads, 8 of them busy"),
+    ("redis", "", "redis-server on busy cores"),
 ];
-
-/// A process that is killed when dropped.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn target(scratch: &Path, kind: &str, threads: &str) -> Running {
-    let mut command = match kind {
-        "java" => {
-            let mut java = Command::new("java");
-            java.args(["-Xms256m", "-Xmx256m", "-cp"]).arg(scratch).arg("Ops");
-            java
-        }
-        _ => {
-            let mut ops = Command::new(scratch.join("ops"));
-            ops.arg(kind);
-            ops
-        }
-    };
-    let mut child = command
-        .args(threads.split(' '))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the target starts");
-    let mut ready = String::new();
-    BufReader::new(child.stdout.take().expect("stdout is piped"))
-        .read_line(&mut ready)
-        .expect("it answers");
-    Running(child)
-}
-
-/// Returns the run times so far, ns: of the sampler, and of all threads.
-fn used(pid: u32) -> (f64, f64) {
-    let (mut sampler, mut all) = (0.0, 0.0);
-    for entry in std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs") {
-        let thread = entry.expect("an entry").path();
-        let Ok(schedstat) = std::fs::read_to_string(thread.join("schedstat")) else { continue };
-        let ran: f64 =
-            schedstat.split(' ').next().and_then(|word| word.parse().ok()).expect("a number");
-        all += ran;
-        if std::fs::read_to_string(thread.join("comm")).is_ok_and(|name| name.trim() == "sampler") {
-            sampler = ran;
-        }
-    }
-    (sampler, all)
-}
-
-/// Returns microseconds of the sampler per tick, and percent of a core of all threads.
-fn turn(target: &Running, backend: &str, scratch: &Path) -> (f64, f64) {
-    let ours = std::env::current_exe().expect("a path");
-    // Built beside us: target/release/examples/cost runs target/release/sampletop.
-    let sampletop = ours.ancestors().nth(2).expect("a folder of examples").join("sampletop");
-    let pid = target.0.id().to_string();
-    let watcher = Command::new(sampletop)
-        .args(["record", "-p", &pid, "-d", "60s", "-i", "10ms", "--capture", backend, "-o"])
-        .arg(scratch.join("out.folded"))
-        .stderr(Stdio::null())
-        .spawn()
-        .map(Running)
-        .expect("sampletop starts; has it been built?");
-    std::thread::sleep(ATTACHED);
-    let (begin, before) = (Instant::now(), used(watcher.0.id()));
-    std::thread::sleep(TURN);
-    let (seconds, after) = (begin.elapsed().as_secs_f64(), used(watcher.0.id()));
-    ((after.0 - before.0) / seconds / TICKS_PER_SECOND / 1e3, (after.1 - before.1) / seconds / 1e7)
-}
-
-fn median(mut values: Vec<f64>, digits: usize) -> String {
-    values.sort_by(f64::total_cmp);
-    let last = values.len() - 1;
-    format!("{:.digits$} ({:.digits$} .. {:.digits$})", values[last / 2], values[0], values[last])
-}
+/// Targets that run if none is named.
+const COMMON: usize = 9;
 
 fn main() {
-    let named: Vec<String> = std::env::args().skip(1).collect();
-    let (named_ways, named): (Vec<String>, Vec<String>) =
-        named.into_iter().partition(|word| BACKENDS.contains(&word.as_str()));
-    let backends: Vec<&str> = BACKENDS
-        .into_iter()
-        .filter(|backend| named_ways.is_empty() || named_ways.iter().any(|named| named == backend))
-        .collect();
-    let scratch = std::env::temp_dir().join(format!("sampletop-cost-{}", std::process::id()));
-    std::fs::create_dir_all(&scratch).expect("a scratch folder");
-    let source = |name: &str| format!("{}/benches/slowdown/{name}", env!("CARGO_MANIFEST_DIR"));
-    let mut cc = Command::new("cc");
-    cc.args(["-O2", "-pthread", &source("ops.c"), "-o"]).arg(scratch.join("ops"));
-    assert!(cc.status().expect("cc runs").success(), "cc failed");
-    if named.iter().any(|named| named == "java") {
-        let built = Command::new("javac").arg("-d").arg(&scratch).arg(source("Ops.java")).status();
-        assert!(built.expect("javac runs").success(), "javac failed");
+    let mut arguments = Arguments::read();
+    let rounds = arguments.take_number();
+    let mut backends = arguments.take(&BACKENDS);
+    let modes = arguments.take(&MODES);
+    let known = |word: &String| TARGETS.iter().any(|target| is_named(target, word));
+    if let Some(word) = arguments.words.iter().find(|word| !known(word)) {
+        panic!("{word} is no backend, mode or target");
     }
-    println!("| target | way | us a tick, sampler | percent of a core, all |\n|---|---|---|---|");
-    for (kind, threads, title) in TARGETS {
-        let wanted =
-            if named.is_empty() { kind != "java" } else { named.iter().any(|named| named == kind) };
-        if !wanted {
-            continue;
-        }
-        let target = target(&scratch, kind, threads);
-        let mut figures = vec![(Vec::new(), Vec::new()); backends.len()];
-        for _ in 0..ROUNDS {
-            for (backend, (tick, all)) in backends.iter().zip(&mut figures) {
-                let (us, percent) = turn(&target, backend, &scratch);
-                tick.push(us);
-                all.push(percent);
+    let mode = modes.first().copied();
+    if backends.is_empty() {
+        backends = BACKENDS.to_vec();
+    }
+    let strace = ["strace"];
+    let tools: &[&str] = if mode == Some("calls") { &strace } else { &[] };
+    if !has_tools("the number of system calls", tools) {
+        return;
+    }
+    let scratch = Scratch::new("cost");
+    match mode {
+        Some("calls") => calls::print_head(),
+        Some("ticks") => ticks::print_head(),
+        _ => print_head(),
+    }
+    for (index, target) in TARGETS.iter().enumerate() {
+        let (kind, threads, title) = *target;
+        let is_wanted = match arguments.words.is_empty() {
+            true => index < COMMON,
+            false => arguments.words.iter().any(|word| is_named(target, word)),
+        };
+        let started = is_wanted.then(|| Target::start(&scratch.0, kind, threads)).flatten();
+        let Some(target) = started else { continue };
+        let (pid, programs) = (target.pid(), &arguments.programs);
+        let each = || backends.iter().flat_map(|one| programs.iter().map(move |of| (*one, of)));
+        match mode {
+            Some("calls") => each().for_each(|(backend, program)| {
+                calls::print(title, pid, backend, program, &scratch.0);
+            }),
+            Some("ticks") => each().for_each(|(backend, program)| {
+                ticks::print(title, pid, backend, program, &scratch.0);
+            }),
+            _ => {
+                let is_live = mode == Some("live");
+                let rounds = rounds.unwrap_or(if is_live { 1 } else { ROUNDS });
+                let watchers: Vec<(&str, &Program)> = each().collect();
+                let mut turns: Vec<Vec<Usage>> = watchers.iter().map(|_| Vec::new()).collect();
+                for _ in 0..rounds {
+                    for ((backend, program), turns) in watchers.iter().zip(&mut turns) {
+                        turns.push(match is_live {
+                            true => live(pid, backend, program),
+                            false => recording(pid, backend, program, &scratch.0),
+                        });
+                    }
+                }
+                print(title, &watchers, &turns, mode.is_some());
             }
         }
-        for (backend, (tick, all)) in backends.iter().zip(figures) {
-            println!("| {title} | `{backend}` | {} | {} |", median(tick, 0), median(all, 2));
-        }
     }
-    let _ = std::fs::remove_dir_all(&scratch);
+}
+
+/// Returns whether the word is `KIND` or `KIND:THREADS` of the target.
+fn is_named((kind, threads, _): &(&str, &str, &str), word: &str) -> bool {
+    let first = threads.split(' ').next().unwrap_or_default();
+    word == *kind || word.split_once(':') == Some((kind, first))
+}
+
+/// Measures a recording of the target, once attached.
+fn recording(pid: u32, backend: &str, program: &Program, scratch: &Path) -> Usage {
+    let options = ["-i", "10ms", "--capture", backend];
+    let recording = Recording::start(program, pid, &options, &scratch.join("out.folded"));
+    std::thread::sleep(ATTACHED);
+    Usage::of(recording.pid(), TURN)
+}
+
+/// Measures a live view of the target, with its default limit on its overhead, from its first rows
+/// on. A thread of ours reads what it draws.
+fn live(pid: u32, backend: &str, program: &Program) -> Usage {
+    let mut view = LiveView::start(&program.path, pid, &["--capture", backend], TERMINAL);
+    let watcher = view.pid();
+    view.wait_for("LIVE");
+    let drawing = std::thread::spawn(move || {
+        while view.read() {}
+        view.drawn
+    });
+    std::thread::sleep(ATTACHED);
+    let usage = Usage::of(watcher, LIVE_TURN);
+    let _ = kill_process(Pid::from_raw(watcher.cast_signed()).expect("a pid"), Signal::TERM);
+    assert!(drawing.join().expect("it reads") > 0, "the live view draws");
+    usage
+}
+
+fn print_head() {
+    println!("| target | watcher | sampler | all threads | wake-ups of the sampler | of all |");
+    println!("| | | % of a core | % of a core | a second | a second |\n|---|---|---|---|---|---|");
+}
+
+fn print(title: &str, watchers: &[(&str, &Program)], turns: &[Vec<Usage>], with_threads: bool) {
+    for ((backend, program), turns) in watchers.iter().zip(turns) {
+        let of = |figure: fn(&Usage) -> f64, digits: usize| {
+            median(&turns.iter().map(figure).collect::<Vec<_>>(), digits)
+        };
+        println!(
+            "| {title} | `{backend}`{} | {} | {} | {} | {} |",
+            program.label,
+            of(|usage| usage.of_sampler().percent, 2),
+            of(|usage| usage.of_all().percent, 2),
+            of(|usage| usage.of_sampler().runs, 1),
+            of(|usage| usage.of_all().runs, 1),
+        );
+    }
+    for ((backend, program), turns) in watchers.iter().zip(turns).filter(|_| with_threads) {
+        println!("\nThreads: {title}, `{backend}`{}", program.label);
+        print_threads(turns);
+        println!();
+    }
 }

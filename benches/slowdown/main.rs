@@ -5,10 +5,13 @@
 //!
 //! ```text
 //! cargo run --release --example slowdown [-- ROUNDS [busy|many|switch|java [WATCHER...]]]
+//! cargo run --release --example slowdown -- ROUNDS redis [BACKEND...] [--program PATH]...
 //! ```
 //!
 //! `java` (needs a JDK) is measured only if it is named: 200 threads, 8 of them busy. A profiler is
-//! chosen by a part of its name, as in the table: `"bpf 100 Hz"`.
+//! chosen by a part of its name, as in the table: `"bpf 100 Hz"`. `redis` is a saturated machine,
+//! measured in pairs of turns, by `bpf` if no backend is named. `--program` names the sampletop
+//! that is measured, the one beside this benchmark if none is; several are measured in turn.
 //!
 //! In every round each profiler has its turn of 3 s, in an order that rotates. A turn's figures are
 //! operations per CPU second of the target (the cost of each operation) and per wall second (the
@@ -16,99 +19,32 @@
 //! that round. The benchmark prints the median over the rounds and the range. `unwatched` against
 //! `unwatched` is the noise.
 
-use std::io::{BufRead, BufReader, Write};
+#[path = "../common/mod.rs"]
+mod common;
+
+mod pairs;
+
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
+
+use common::arguments::{Arguments, Program};
+use common::figures::median;
+use common::targets::{Pace, Scratch, Target};
+use common::watcher::BACKENDS;
 
 const SETTLE: Duration = Duration::from_millis(700);
 const TURN: Duration = Duration::from_secs(3);
-
-struct Target {
-    child: Child,
-    ask: ChildStdin,
-    answers: BufReader<ChildStdout>,
-}
-
-#[derive(Clone, Copy)]
-struct Reading {
-    operations: f64,
-    cpu: f64,
-    wall: f64,
-}
-
-impl Target {
-    fn start(scratch: &Path, kind: &str, threads: &str) -> Target {
-        let mut child = Target::command(scratch, kind)
-            .args(threads.split(' '))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the target starts");
-        let ask = child.stdin.take().expect("stdin is piped");
-        let mut answers = BufReader::new(child.stdout.take().expect("stdout is piped"));
-        let mut ready = String::new();
-        answers.read_line(&mut ready).expect("the target answers");
-        Target { child, ask, answers }
-    }
-
-    /// Compiles the target, and returns the command that starts it.
-    fn command(scratch: &Path, kind: &str) -> Command {
-        let source = |name: &str| format!("{}/benches/slowdown/{name}", env!("CARGO_MANIFEST_DIR"));
-        if kind == "java" {
-            let built =
-                Command::new("javac").arg("-d").arg(scratch).arg(source("Ops.java")).status();
-            assert!(built.expect("javac runs").success(), "javac failed");
-            let mut command = Command::new("java");
-            command.args(["-Xms256m", "-Xmx256m", "-cp"]).arg(scratch).arg("Ops");
-            return command;
-        }
-        let program = scratch.join("ops");
-        let built = Command::new("cc")
-            .args(["-O2", "-pthread", &source("ops.c"), "-o"])
-            .arg(&program)
-            .status();
-        assert!(built.expect("cc runs").success(), "cc failed");
-        let mut command = Command::new(program);
-        command.arg(kind);
-        command
-    }
-
-    fn read(&mut self) -> Reading {
-        self.ask.write_all(b"\n").expect("the target listens");
-        let mut line = String::new();
-        self.answers.read_line(&mut line).expect("the target answers");
-        let numbers: Vec<f64> =
-            line.split_whitespace().map(|n| n.parse().expect("a number")).collect();
-        Reading { operations: numbers[0], cpu: numbers[1], wall: numbers[2] }
-    }
-
-    /// Returns operations per CPU second and per wall second over one turn.
-    fn turn(&mut self) -> (f64, f64) {
-        let before = self.read();
-        std::thread::sleep(TURN);
-        let after = self.read();
-        let operations = after.operations - before.operations;
-        (operations / (after.cpu - before.cpu) * 1e9, operations / (after.wall - before.wall) * 1e9)
-    }
-}
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+const ROUNDS: usize = 7;
 
 const UNWATCHED: [&str; 2] = ["unwatched", "unwatched (again)"];
 
 /// Returns each profiler's name and the command that starts it on a pid; an empty command means no
 /// profiler.
-fn watchers() -> Vec<(&'static str, Vec<String>)> {
-    let sampletop = program();
-    let ours = |backend: &str, interval: &str| -> Vec<String> {
+fn watchers(programs: &[Program]) -> Vec<(&'static str, Vec<String>)> {
+    let ours = |program: &Program, backend: &str, interval: &str| -> Vec<String> {
         [
-            &sampletop,
+            &program.path.to_string_lossy(),
             "record",
             "-p",
             "PID",
@@ -151,7 +87,10 @@ fn watchers() -> Vec<(&'static str, Vec<String>)> {
     let mut watchers = vec![(UNWATCHED[0], vec![])];
     for (hz, interval) in [("100", "10ms"), ("1000", "1ms")] {
         for backend in ["bpf", "perf", "ptrace"] {
-            watchers.push((name(format!("sampletop {backend} {hz} Hz")), ours(backend, interval)));
+            for program in programs {
+                let name = name(format!("sampletop {backend} {hz} Hz{}", program.label));
+                watchers.push((name, ours(program, backend, interval)));
+            }
         }
         watchers.push((name(format!("perf record {hz} Hz")), perf(hz)));
         if Command::new("probee")
@@ -168,24 +107,22 @@ fn watchers() -> Vec<(&'static str, Vec<String>)> {
     watchers
 }
 
-/// Returns sampletop, built beside us: `target/release/examples/slowdown` runs
-/// `target/release/sampletop`.
-fn program() -> String {
-    let ours = std::env::current_exe().expect("a path");
-    let release = ours.ancestors().nth(2).expect("a folder of examples");
-    release.join("sampletop").to_string_lossy().into_owned()
-}
-
 fn name(name: String) -> &'static str {
     name.leak()
 }
 
-fn one_turn(target: &mut Target, command: &[String], scratch: &Path) -> (f64, f64) {
+fn turn(target: &mut Target) -> Pace {
+    let before = target.read();
+    std::thread::sleep(TURN);
+    target.read().pace_since(&before)
+}
+
+fn one_turn(target: &mut Target, command: &[String], scratch: &Path) -> Pace {
     if command.is_empty() {
         std::thread::sleep(SETTLE);
-        return target.turn();
+        return turn(target);
     }
-    let pid = target.child.id().to_string();
+    let pid = target.pid().to_string();
     let arguments: Vec<String> = command[1..]
         .iter()
         .map(|a| match a.as_str() {
@@ -201,55 +138,54 @@ fn one_turn(target: &mut Target, command: &[String], scratch: &Path) -> (f64, f6
         .spawn()
         .unwrap_or_else(|e| panic!("{} does not start: {e}", command[0]));
     std::thread::sleep(SETTLE);
-    let figures = target.turn();
+    let pace = turn(target);
     assert!(watcher.try_wait().expect("it can be asked").is_none(), "{} ended early", command[0]);
     // After SIGINT both sampletop and perf write their results and exit.
     let pid = rustix::process::Pid::from_child(&watcher);
     let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
     let _ = watcher.wait();
-    figures
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    pace
 }
 
 fn main() {
-    let rounds: usize =
-        std::env::args().nth(1).map_or(7, |n| n.parse().expect("ROUNDS is a number"));
-    let scratch = std::env::temp_dir().join(format!("sampletop-slowdown-{}", std::process::id()));
-    std::fs::create_dir_all(&scratch).expect("a scratch folder");
-    let only = std::env::args().nth(2);
-    let named: Vec<String> = std::env::args().skip(3).collect();
+    let mut arguments = Arguments::read();
+    let rounds = arguments.take_number().unwrap_or(ROUNDS);
+    let scratch = Scratch::new("slowdown");
+    let only = (!arguments.words.is_empty()).then(|| arguments.words.remove(0));
+    if only.as_deref() == Some("redis") {
+        let named = arguments.take(&BACKENDS);
+        let backends = if named.is_empty() { vec!["bpf"] } else { named };
+        return pairs::run("redis", rounds, &backends, &arguments.programs, &scratch.0);
+    }
     for (kind, threads) in [("busy", "1"), ("many", "500"), ("switch", "1"), ("java", "200 8")] {
         if only.as_ref().map_or(kind == "java", |only| only != kind) {
             continue;
         }
-        let mut watchers = watchers();
+        let mut watchers = watchers(&arguments.programs);
         watchers.retain(|(name, _)| {
-            named.is_empty()
+            arguments.words.is_empty()
                 || UNWATCHED.contains(name)
-                || named.iter().any(|part| name.contains(part.as_str()))
+                || arguments.words.iter().any(|part| name.contains(part.as_str()))
         });
         let mut ratios = vec![(Vec::new(), Vec::new()); watchers.len()];
-        let mut target = Target::start(&scratch, kind, threads);
+        let Some(mut target) = Target::start(&scratch.0, kind, threads) else { continue };
         for round in 0..rounds {
-            let mut figures = vec![(0.0, 0.0); watchers.len()];
+            let mut paces: Vec<Option<Pace>> = vec![None; watchers.len()];
             for turn in 0..watchers.len() {
                 let who = (turn + round) % watchers.len();
-                figures[who] = one_turn(&mut target, &watchers[who].1, &scratch);
+                paces[who] = Some(one_turn(&mut target, &watchers[who].1, &scratch.0));
             }
-            let alone: Vec<(f64, f64)> = watchers
+            let paces: Vec<Pace> = paces.into_iter().flatten().collect();
+            let alone: Vec<&Pace> = watchers
                 .iter()
-                .zip(&figures)
+                .zip(&paces)
                 .filter(|((name, _), _)| UNWATCHED.contains(name))
-                .map(|(_, f)| *f)
+                .map(|(_, pace)| pace)
                 .collect();
-            let base = ((alone[0].0 + alone[1].0) / 2.0, (alone[0].1 + alone[1].1) / 2.0);
-            for (who, figure) in figures.iter().enumerate() {
-                ratios[who].0.push(figure.0 / base.0);
-                ratios[who].1.push(figure.1 / base.1);
+            let base = |figure: fn(&Pace) -> f64| (figure(alone[0]) + figure(alone[1])) / 2.0;
+            for (pace, (cpu, wall)) in paces.iter().zip(&mut ratios) {
+                cpu.push(pace.per_cpu_second / base(|pace| pace.per_cpu_second));
+                wall.push(pace.per_second / base(|pace| pace.per_second));
             }
         }
         println!(
@@ -257,16 +193,8 @@ fn main() {
         );
         println!("| watcher | per CPU second | per wall second |");
         println!("|---|---|---|");
-        for ((name, _), (cpu, wall)) in watchers.iter().zip(&mut ratios) {
-            let (c, w) = (median(cpu), median(wall));
-            println!(
-                "| {name} | {c:.3} ({:.3} .. {:.3}) | {w:.3} ({:.3} .. {:.3}) |",
-                cpu[0],
-                cpu[rounds - 1],
-                wall[0],
-                wall[rounds - 1]
-            );
+        for ((name, _), (cpu, wall)) in watchers.iter().zip(&ratios) {
+            println!("| {name} | {} | {} |", median(cpu, 3), median(wall, 3));
         }
     }
-    let _ = std::fs::remove_dir_all(&scratch);
 }

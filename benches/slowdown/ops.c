@@ -5,6 +5,7 @@
  *   ops idle N      N threads blocked in the same ways
  *   ops wake N      of N such threads a twentieth works for 20 us every 10 ms
  *   ops work N      of N such threads 4 are busy
+ *   ops stir N      N threads wake up five times a second, one of them computes
  *   ops switch N    N pairs of threads play ping-pong over pipes (one operation = one round trip)
  *
  * Prints "ready"; then, for every line on stdin, one line: operations, CPU ns of the process, wall ns. */
@@ -20,7 +21,8 @@
 #include <unistd.h>
 
 struct padded { _Atomic uint64_t count; char pad[56]; };
-static struct padded counts[2000];
+#define MOST 5000
+static struct padded counts[MOST];
 
 static uint64_t now(clockid_t clock) {
     struct timespec t;
@@ -58,6 +60,18 @@ static void *briefly(void *arg) {
         for (uint64_t end = now(CLOCK_MONOTONIC) + 20000; now(CLOCK_MONOTONIC) < end;) sink = deep(sink, 12);
         atomic_fetch_add_explicit(&mine->count, 1, memory_order_relaxed);
         nanosleep(&rest, NULL);
+    }
+    return NULL;
+}
+
+/* Wakes up five times a second; the first wait differs, so that wake-ups spread. */
+static void *stirring(void *arg) {
+    struct padded *mine = arg;
+    struct timespec rest = {0, (mine - counts) * (200 * 1000 * 1000 / MOST)};
+    for (;;) {
+        nanosleep(&rest, NULL);
+        rest.tv_nsec = 200 * 1000 * 1000;
+        atomic_fetch_add_explicit(&mine->count, 1, memory_order_relaxed);
     }
     return NULL;
 }
@@ -105,9 +119,11 @@ static void start(void *(*body)(void *), void *arg) {
 int main(int argc, char **argv) {
     if (argc != 3) return 2;
     int n = atoi(argv[2]);
-    if (n < 1 || n > 2000) return 2;
+    if (n < 1 || n > MOST) return 2;
     if (strcmp(argv[1], "busy") == 0) {
         for (int i = 0; i < n; i++) start(busy, &counts[i]);
+    } else if (strcmp(argv[1], "stir") == 0) {
+        for (int i = 0; i < n; i++) start(i == 0 ? busy : stirring, &counts[i]);
     } else if (strcmp(argv[1], "switch") != 0) {
         int wakes = strcmp(argv[1], "wake") == 0;
         int active = wakes ? n / 20 : strcmp(argv[1], "work") == 0 ? 4 : strcmp(argv[1], "many") == 0 ? 2 : 0;
@@ -131,7 +147,7 @@ int main(int argc, char **argv) {
     char line[64];
     while (fgets(line, sizeof line, stdin)) {
         uint64_t total = 0;
-        for (int i = 0; i < 2000; i++) total += atomic_load_explicit(&counts[i].count, memory_order_relaxed);
+        for (int i = 0; i < MOST; i++) total += atomic_load_explicit(&counts[i].count, memory_order_relaxed);
         printf("%llu %llu %llu\n", (unsigned long long)total, (unsigned long long)now(CLOCK_PROCESS_CPUTIME_ID),
                (unsigned long long)now(CLOCK_MONOTONIC));
     }
