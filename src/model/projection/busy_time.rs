@@ -3,9 +3,11 @@
 
 use super::bursts::LongWaits;
 use super::columns::NONE;
+use super::exit::Exits;
 use super::filter::Path;
 use super::totals::Totals;
 use crate::model::facts::fact::Weights;
+use crate::model::facts::tables::StackId;
 use crate::model::vocabulary::frame::Ns;
 use crate::model::vocabulary::state::State;
 
@@ -47,10 +49,11 @@ pub(super) struct Sum {
 }
 
 impl BusyTime {
-    /// Adds a fact that is shown and is not a wait for work. `exit`: the number of its stack's.
+    /// Adds a fact that is shown and is not a wait for work.
     pub(super) fn add(
         &mut self,
-        (path, exit): (&Path, Option<u32>),
+        stack: StackId,
+        (path, exits): (&Path, &Exits),
         (group, thread): (u32, u32),
         state: State,
         weights: &Weights,
@@ -76,7 +79,7 @@ impl BusyTime {
         if path.allocates && state == State::Lock {
             self.memory.allocator_ns += ns;
         }
-        let Some(exit) = exit else { return };
+        let Some(exit) = exits.number(stack) else { return };
         if self.sum_of_exit.len() <= exit as usize {
             self.sum_of_exit.resize(exit as usize + 1, NONE);
         }

@@ -1,7 +1,9 @@
-//! Sums of many rows, one list per figure. [`Totals`] has an entry for every state, but most rows
-//! are in one or two of them. So only states that occur have a list.
+//! Sums of many rows. [`Totals`] has an entry for every state, but most rows are in one or two of
+//! them. So only states that occur have a column. The figures of a row are adjacent in memory: they
+//! are added together.
 
 use super::Totals;
+use crate::model::facts::fact::Weights;
 use crate::model::projection::settings::Metric;
 use crate::model::vocabulary::frame::Ns;
 use crate::model::vocabulary::state::State;
@@ -9,118 +11,214 @@ use crate::model::vocabulary::state::State;
 /// No row, node or entry.
 pub(super) const NONE: u32 = u32::MAX;
 
-#[derive(Clone, Debug, Default)]
+const WALL: usize = 0;
+const CPU: usize = 1;
+const OFF: usize = 2;
+const HITS: usize = 3;
+const CPU_HITS: usize = 4;
+/// Columns that all sums have.
+const FIXED: usize = 5;
+
+#[derive(Clone, Debug)]
 pub(super) struct Columns {
-    wall_ns: Vec<u64>,
-    cpu_ns: Vec<u64>,
-    off_ns: Vec<u64>,
-    hits: Vec<u64>,
-    cpu_hits: Vec<u64>,
+    /// Row by row.
+    figures: Vec<u64>,
+    width: usize,
+    /// By [`State`]: its column; 0 if no row was in it.
+    columns: [u8; State::COUNT],
     /// The longest wait and its start; empty if no thread waited.
     longest: Vec<(u64, Ns)>,
-    /// By [`State`]; empty if no row was in it.
-    states_ns: [Vec<u64>; State::COUNT],
+}
+
+impl Default for Columns {
+    fn default() -> Columns {
+        Columns {
+            figures: Vec::new(),
+            width: FIXED,
+            columns: [0; State::COUNT],
+            longest: Vec::new(),
+        }
+    }
 }
 
 impl Columns {
-    pub fn new(rows: usize) -> Columns {
-        let zeros = || vec![0; rows];
-        let (wall_ns, cpu_ns, off_ns) = (zeros(), zeros(), zeros());
-        Columns { wall_ns, cpu_ns, off_ns, hits: zeros(), cpu_hits: zeros(), ..Columns::default() }
+    /// Returns sums with room for this number of rows and the same columns as `like`.
+    pub fn with_capacity(rows: usize, like: &Columns) -> Columns {
+        let Columns { width, columns, .. } = *like;
+        let figures = Vec::with_capacity(rows * width);
+        let longest = Vec::with_capacity(if like.longest.is_empty() { 0 } else { rows });
+        Columns { figures, width, columns, longest }
+    }
+
+    /// Drops all rows. Their columns and memory serve the next ones.
+    pub fn clear(&mut self) {
+        self.figures.clear();
+        self.longest.clear();
+    }
+
+    fn rows(&self) -> usize {
+        self.figures.len() / self.width
     }
 
     /// Adds a row without time; returns its number.
     pub fn push(&mut self) -> u32 {
-        let Columns { wall_ns, cpu_ns, off_ns, hits, cpu_hits, longest, states_ns } = self;
-        let row = wall_ns.len() as u32;
-        [wall_ns, cpu_ns, off_ns, hits, cpu_hits].into_iter().for_each(|column| column.push(0));
-        if !longest.is_empty() {
-            longest.push((0, 0));
+        let row = self.rows();
+        self.figures.resize(self.figures.len() + self.width, 0);
+        if !self.longest.is_empty() {
+            self.longest.push((0, 0));
         }
-        states_ns.iter_mut().filter(|column| !column.is_empty()).for_each(|column| column.push(0));
-        row
+        row as u32
     }
 
-    pub fn add(&mut self, row: u32, totals: &Totals) {
-        let at = row as usize;
-        self.wall_ns[at] += totals.wall_ns;
-        self.cpu_ns[at] += totals.cpu_ns;
-        self.off_ns[at] += totals.off_ns;
-        self.hits[at] += totals.hits;
-        self.cpu_hits[at] += totals.cpu_hits;
-        let rows = self.wall_ns.len();
-        if totals.longest_ns > 0 {
-            self.longest.resize(rows, (0, 0));
-            longest(&mut self.longest[at], (totals.longest_ns, totals.longest_from));
+    fn row(&self, row: u32) -> &[u64] {
+        &self.figures[row as usize * self.width..][..self.width]
+    }
+
+    fn row_mut(&mut self, row: u32) -> &mut [u64] {
+        &mut self.figures[row as usize * self.width..][..self.width]
+    }
+
+    /// Returns the state's column; adds it if missing.
+    fn column(&mut self, state: usize) -> usize {
+        if self.columns[state] == 0 {
+            let rows = self.figures.chunks_exact(self.width);
+            self.figures = rows.flat_map(|row| row.iter().copied().chain([0])).collect();
+            self.columns[state] = self.width as u8;
+            self.width += 1;
         }
-        for (column, ns) in self.states_ns.iter_mut().zip(totals.states_ns) {
-            if ns > 0 {
-                column.resize(rows, 0);
-                column[at] += ns;
-            }
+        usize::from(self.columns[state])
+    }
+
+    fn wait(&mut self, row: u32, wait: (u64, Ns)) {
+        if wait.0 > 0 {
+            self.longest.resize(self.rows(), (0, 0));
+            longest(&mut self.longest[row as usize], wait);
+        }
+    }
+
+    /// Adds the time of a fact in this state.
+    pub fn add_fact(&mut self, row: u32, state: State, weights: &Weights) {
+        let column = self.column(state as usize);
+        let figures = self.row_mut(row);
+        figures[WALL] += weights.wall_ns;
+        figures[CPU] += weights.cpu_ns;
+        figures[HITS] += u64::from(weights.hits);
+        figures[CPU_HITS] += u64::from(weights.cpu_hits);
+        figures[column] += weights.wall_ns;
+        self.wait(row, (weights.longest_ns, weights.longest_from));
+    }
+
+    #[cfg(test)]
+    pub fn add(&mut self, row: u32, totals: &Totals) {
+        let figures = self.row_mut(row);
+        figures[WALL] += totals.wall_ns;
+        figures[CPU] += totals.cpu_ns;
+        figures[OFF] += totals.off_ns;
+        figures[HITS] += totals.hits;
+        figures[CPU_HITS] += totals.cpu_hits;
+        self.wait(row, (totals.longest_ns, totals.longest_from));
+        for (state, ns) in totals.states_ns.into_iter().enumerate().filter(|(_, ns)| *ns > 0) {
+            let column = self.column(state);
+            self.row_mut(row)[column] += ns;
+        }
+    }
+
+    /// Adds a row of other sums, which have the same columns.
+    pub fn add_row(&mut self, row: u32, other: &Columns, from: u32) {
+        self.row_mut(row).iter_mut().zip(other.row(from)).for_each(|(sum, more)| *sum += more);
+        if let Some(wait) = other.longest.get(from as usize) {
+            self.wait(row, *wait);
+        }
+    }
+
+    /// Adds one row to another.
+    pub fn add_within(&mut self, row: u32, from: u32) {
+        for column in 0..self.width {
+            self.figures[row as usize * self.width + column] +=
+                self.figures[from as usize * self.width + column];
+        }
+        if let Some(wait) = self.longest.get(from as usize) {
+            self.wait(row, *wait);
         }
     }
 
     pub fn get(&self, row: u32) -> Totals {
-        let at = row as usize;
-        let (longest_ns, longest_from) = self.longest.get(at).copied().unwrap_or_default();
+        let (longest_ns, longest_from) =
+            self.longest.get(row as usize).copied().unwrap_or_default();
+        let figures = self.row(row);
         Totals {
-            wall_ns: self.wall_ns[at],
-            cpu_ns: self.cpu_ns[at],
-            off_ns: self.off_ns[at],
-            hits: self.hits[at],
-            cpu_hits: self.cpu_hits[at],
+            wall_ns: figures[WALL],
+            cpu_ns: figures[CPU],
+            off_ns: figures[OFF],
+            hits: figures[HITS],
+            cpu_hits: figures[CPU_HITS],
             longest_ns,
             longest_from,
-            states_ns: std::array::from_fn(|state| {
-                self.states_ns[state].get(at).copied().unwrap_or_default()
+            states_ns: self.columns.map(|column| match column {
+                0 => 0,
+                column => figures[usize::from(column)],
             }),
         }
     }
 
     /// Returns the row's [`Totals::value`].
     pub fn value(&self, row: u32, metric: Metric) -> u64 {
-        let at = row as usize;
-        match metric {
-            Metric::Wall => self.wall_ns[at],
-            Metric::Cpu => self.cpu_ns[at],
-            Metric::Off => self.off_ns[at],
+        self.row(row)[match metric {
+            Metric::Wall => WALL,
+            Metric::Cpu => CPU,
+            Metric::Off => OFF,
+        }]
+    }
+
+    /// Returns the row's wall time in a state.
+    pub fn state_ns(&self, row: u32, state: State) -> u64 {
+        match self.columns[state as usize] {
+            0 => 0,
+            column => self.row(row)[usize::from(column)],
         }
     }
 
-    /// Sets a row's off-CPU time from its other sums.
-    pub fn settle_off(&mut self, row: u32) -> u64 {
-        let at = row as usize;
-        self.off_ns[at] = self.wall_ns[at].saturating_sub(self.cpu_ns[at]);
-        self.off_ns[at]
+    /// Sets every row's off-CPU time from its other sums.
+    pub fn settle_off(&mut self) {
+        for figures in self.figures.chunks_exact_mut(self.width) {
+            figures[OFF] = figures[WALL].saturating_sub(figures[CPU]);
+        }
     }
 
-    pub fn set_off(&mut self, row: u32, off_ns: u64) {
-        self.off_ns[row as usize] = off_ns;
-    }
-
-    /// Adds to every row its children's sums; `parents` precede their children.
-    pub fn add_up(&mut self, parents: &[u32]) {
-        let Columns { wall_ns, cpu_ns, off_ns, hits, cpu_hits, longest: waits, states_ns } = self;
-        for column in [wall_ns, cpu_ns, off_ns, hits, cpu_hits]
-            .into_iter()
-            .chain(states_ns)
-            .filter(|c| !c.is_empty())
-        {
-            for (row, parent) in
-                parents.iter().enumerate().rev().filter(|(_, parent)| **parent != NONE)
-            {
-                column[*parent as usize] += column[row];
+    /// Returns the sums of nodes: each of its own row (`own`, or [`NONE`]) and of its children.
+    /// `parents` precede their children.
+    pub fn add_up(&self, own: &[u32], parents: &[u32]) -> Columns {
+        let width = self.width;
+        let nodes = own.len();
+        let mut sums = Columns {
+            figures: vec![0; nodes * width],
+            longest: if self.longest.is_empty() { Vec::new() } else { vec![(0, 0); nodes] },
+            ..*self
+        };
+        for (node, (own, parent)) in own.iter().zip(parents).enumerate().rev() {
+            // A parent comes before its children.
+            let (before, from) = sums.figures.split_at_mut(node * width);
+            let figures = &mut from[..width];
+            if *own != NONE {
+                figures.iter_mut().zip(self.row(*own)).for_each(|(sum, own)| *sum += own);
+            }
+            if *parent != NONE {
+                let above = &mut before[*parent as usize * width..][..width];
+                above.iter_mut().zip(figures).for_each(|(sum, more)| *sum += *more);
             }
         }
-        if !waits.is_empty() {
-            for (row, parent) in
-                parents.iter().enumerate().rev().filter(|(_, parent)| **parent != NONE)
-            {
-                let wait = waits[row];
-                longest(&mut waits[*parent as usize], wait);
+        if !sums.longest.is_empty() {
+            for (node, (own, parent)) in own.iter().zip(parents).enumerate().rev() {
+                if *own != NONE {
+                    longest(&mut sums.longest[node], self.longest[*own as usize]);
+                }
+                let wait = sums.longest[node];
+                if *parent != NONE {
+                    longest(&mut sums.longest[*parent as usize], wait);
+                }
             }
         }
+        sums
     }
 }
 

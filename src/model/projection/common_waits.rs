@@ -8,7 +8,7 @@ use rustc_hash::FxHashSet;
 use super::Projection;
 use super::bursts::Bursts;
 use super::busy_time::{BusyTime, MemoryTime, Sum};
-use super::columns::NONE;
+use super::columns::{Columns, NONE};
 use super::fact_reader::{CellKind, Shown};
 use super::filter::Verdicts;
 use super::locks::Lock;
@@ -82,10 +82,10 @@ struct Waiters {
     heaviest: Option<(u64, u32)>,
 }
 
-/// Returns the part of the time in which threads waited.
-fn waited_ns(totals: &Totals) -> u64 {
-    let of = |state: State| totals.states_ns[state as usize];
-    totals.wall_ns - of(State::Run) - of(State::Rdy) - of(State::Stopped)
+/// Returns the part of a cell's time in which threads waited.
+fn waited_ns(sums: &Columns, cell: u32) -> u64 {
+    let of = |state: State| sums.state_ns(cell, state);
+    sums.value(cell, Metric::Wall) - of(State::Run) - of(State::Rdy) - of(State::Stopped)
 }
 
 impl CommonWait {
@@ -159,25 +159,26 @@ impl Busy {
         let mut waiters = [Waiters::default(); MAX_WAITS];
         // By cell: the wait that it is part of, and whether threads wait for the allocator there.
         let mut parts: Vec<(u8, bool)> = Vec::with_capacity(shown.cells.len());
-        for (at, cell) in (0..).zip(&shown.cells) {
+        let is_needed = !sums.is_empty() || memory.allocator_ns > 0;
+        for (at, cell) in (0..).zip(&shown.cells).filter(|_| is_needed) {
             let is_busy = cell.kind == CellKind::Plain;
             let number = exits.number(cell.stack).filter(|_| is_busy);
             let rank = sums.iter().position(|sum| Some(sum.exit) == number);
             let allocates = memory.allocator_ns > 0 && is_busy && {
-                let by_lock = cell.totals.states_ns[State::Lock as usize] > 0;
+                let by_lock = shown.sums.state_ns(at, State::Lock) > 0;
                 by_lock && verdicts.of_stack(cell.stack).allocates
             };
-            let Some(rank) = rank.filter(|_| waited_ns(&cell.totals) > 0) else {
+            let Some(rank) = rank.filter(|_| waited_ns(&shown.sums, at) > 0) else {
                 parts.push((u8::MAX, allocates));
                 continue;
             };
             parts.push((rank as u8, allocates));
             let heaviest = &mut waiters[rank].heaviest;
-            *heaviest = (*heaviest).max(Some((waited_ns(&cell.totals), at)));
+            *heaviest = (*heaviest).max(Some((waited_ns(&shown.sums, at), at)));
         }
         // `seen` is ordered by thread: the last one that was counted is enough to know the next.
         let mut last_allocating = NONE;
-        for seen in &shown.seen {
+        for seen in shown.seen.iter().filter(|_| is_needed) {
             let (rank, allocates) = parts[seen.cell as usize];
             if allocates && std::mem::replace(&mut last_allocating, seen.thread) != seen.thread {
                 memory.allocator_threads += 1;

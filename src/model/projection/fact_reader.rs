@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::busy_time::BusyTime;
-use super::columns::NONE;
+use super::columns::{Columns, NONE};
 use super::filter::Verdicts;
 use super::group::{Groups, thread_label};
 use super::locks::{Waited, is_held_lock};
@@ -13,19 +13,18 @@ use super::{Hidden, Totals};
 use crate::model::facts::history::{FactKey, Weights};
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::{NameId, StackId};
-use crate::model::projection::settings::{Grouping, Level, Settings};
+use crate::model::projection::settings::{Grouping, Level, Metric, Settings};
 use crate::model::vocabulary::frame::{Ns, ThreadKey, ThreadKind};
-use crate::model::vocabulary::state::State;
+use crate::model::vocabulary::state::{RawState, State};
 use crate::model::vocabulary::thread_name_rules::is_collector;
 
-/// The time of one stack in one group.
+/// One stack in one group. Its time is apart: most readers need no more than this.
 pub(super) struct Cell {
     pub group: u32,
     pub stack: StackId,
     pub kind: CellKind,
     /// The last thread and name seen with it.
     seen: (u32, NameId),
-    pub totals: Totals,
 }
 
 /// What the time of a cell is.
@@ -68,6 +67,8 @@ pub(super) struct Placed {
 #[derive(Default)]
 pub(super) struct Scratch {
     cells: Vec<Cell>,
+    /// By cell.
+    sums: Columns,
     /// By [`StackId`]: its newest cell or [`NONE`], with the flag [`MANY`] if it has others.
     newest: Vec<u32>,
     /// Cells of stacks with several cells.
@@ -84,6 +85,7 @@ pub(super) const AT_REST: f64 = 0.02;
 impl Scratch {
     fn clear(&mut self, stack_count: usize) {
         self.cells.clear();
+        self.sums.clear();
         self.newest.clear();
         self.newest.resize(stack_count.max(1), NONE);
         self.others.clear();
@@ -110,7 +112,8 @@ impl Scratch {
         *newest = if *newest == NONE { found } else { found | MANY };
         if found == next {
             let none = (u32::MAX, NameId(u32::MAX));
-            self.cells.push(Cell { group, stack, kind, seen: none, totals: Totals::default() });
+            self.cells.push(Cell { group, stack, kind, seen: none });
+            self.sums.push();
         }
         found
     }
@@ -121,6 +124,8 @@ pub(super) struct Shown {
     pub from: Ns,
     pub till: Ns,
     pub cells: Vec<Cell>,
+    /// The time of each cell.
+    pub sums: Columns,
     /// For the shown cells, ordered by thread.
     pub seen: Vec<Seen>,
     /// The threads that [`Seen::thread`] refers to.
@@ -144,7 +149,7 @@ impl Shown {
 
     /// Returns the memory for reuse.
     pub fn done(self, scratch: &mut Scratch) {
-        scratch.cells = self.cells;
+        (scratch.cells, scratch.sums) = (self.cells, self.sums);
     }
 }
 
@@ -162,16 +167,32 @@ pub(super) struct Reader<'a> {
     scratch: &'a mut Scratch,
     threads: Vec<ThreadKey>,
     by_thread: FxHashMap<ThreadKey, u32>,
+    who: Vec<Who>,
+    by_who: FxHashMap<(ThreadKey, NameId), u32>,
+    /// The last one that was asked for.
+    last_who: Option<((ThreadKey, NameId), u32)>,
     /// By thread.
     of_threads: Vec<OfThread>,
     /// Result of the thread filter for a name in a group.
     chosen: FxHashMap<(NameId, u32), bool>,
     hidden: Hidden,
     left: bool,
-    collectors: Collectors,
+    /// CPU time of threads that collect garbage, whatever the filters.
+    collectors_cpu_ns: u64,
     waited: Waited,
     busy: BusyTime,
     trend: Option<Trend>,
+}
+
+/// A thread under one of its names.
+#[derive(Clone, Copy)]
+struct Who {
+    thread: u32,
+    kind: ThreadKind,
+    /// It collects garbage.
+    collects: bool,
+    /// Its group, where that depends on nothing else.
+    group: Option<u32>,
 }
 
 /// What is known of a thread of the range.
@@ -184,14 +205,6 @@ struct OfThread {
     cpu_ns: u64,
     /// Its newest name.
     name: NameId,
-}
-
-/// The CPU time of threads that collect garbage, whatever the filters.
-#[derive(Default)]
-struct Collectors {
-    /// By name: whether threads of this name collect.
-    known: FxHashMap<NameId, bool>,
-    cpu_ns: u64,
 }
 
 impl<'a> Reader<'a> {
@@ -213,11 +226,14 @@ impl<'a> Reader<'a> {
             scratch,
             threads: Vec::new(),
             by_thread: FxHashMap::default(),
+            who: Vec::new(),
+            by_who: FxHashMap::default(),
+            last_who: None,
             of_threads: Vec::new(),
             chosen: FxHashMap::default(),
             hidden: Hidden::default(),
             left: false,
-            collectors: Collectors::default(),
+            collectors_cpu_ns: 0,
             waited: Waited::default(),
             busy: BusyTime::default(),
             trend: None,
@@ -255,10 +271,11 @@ impl<'a> Reader<'a> {
                 cpu_ns: *cpu_ns,
             },
         );
-        let Reader { scratch, threads, mut hidden, collectors, waited, busy, trend, .. } = self;
-        let collectors_cpu_ns = collectors.cpu_ns;
+        let Reader { scratch, threads, mut hidden, collectors_cpu_ns, waited, busy, trend, .. } =
+            self;
         hidden.settle_off();
         let cells = std::mem::take(&mut scratch.cells);
+        let sums = std::mem::take(&mut scratch.sums);
         if !only_idle {
             scratch.seen.retain(|seen| cells[seen.cell as usize].kind != CellKind::Idle);
         }
@@ -267,6 +284,7 @@ impl<'a> Reader<'a> {
             from,
             till,
             cells,
+            sums,
             seen,
             threads,
             hidden,
@@ -291,18 +309,22 @@ impl<'a> Reader<'a> {
         let mut busy_ns = 0;
         nobody_asked
             && self.left
-            && self.scratch.cells.iter().filter(|cell| cell.kind != CellKind::Idle).all(|cell| {
-                busy_ns += cell.totals.wall_ns.max(cell.totals.cpu_ns);
-                (busy_ns as f64) < elapsed as f64 * AT_REST
-                    && !self.verdicts.of_stack(cell.stack).has_app
-            })
+            && (0..).zip(&self.scratch.cells).filter(|(_, c)| c.kind != CellKind::Idle).all(
+                |(at, cell)| {
+                    let sums = &self.scratch.sums;
+                    busy_ns += sums.value(at, Metric::Wall).max(sums.value(at, Metric::Cpu));
+                    (busy_ns as f64) < elapsed as f64 * AT_REST
+                        && !self.verdicts.of_stack(cell.stack).has_app
+                },
+            )
     }
 
     /// Counts all that is left as waiting for work.
     fn hide_upkeep(&mut self) {
-        for cell in self.scratch.cells.iter_mut().filter(|cell| cell.kind != CellKind::Idle) {
+        let Scratch { cells, sums, .. } = &mut *self.scratch;
+        for (at, cell) in (0..).zip(cells).filter(|(_, cell)| cell.kind != CellKind::Idle) {
             cell.kind = CellKind::Idle;
-            self.hidden.idle.add(&cell.totals);
+            self.hidden.idle.add(&sums.get(at));
         }
         self.of_threads.iter_mut().for_each(|of| {
             of.hidden_idle |= of.busy;
@@ -313,11 +335,9 @@ impl<'a> Reader<'a> {
     }
 
     fn fact(&mut self, key: &FactKey, weights: &Weights) {
-        let Some(Placed { group, thread, stack, state, is_idle }) = self.place(key, weights) else {
-            return;
-        };
-        let tables = &self.snapshot.tables;
-        let is_internal = tables.kind(key.name) == ThreadKind::Internal;
+        let Some((placed, is_internal)) = self.place(key, weights) else { return };
+        let Placed { group, thread, stack, state, is_idle } = placed;
+        let (tables, verdicts) = (&self.snapshot.tables, self.verdicts);
         let (stack, kind) = match self.settings.level {
             _ if is_idle && !self.settings.idle => (stack, CellKind::Idle),
             // The function in which a thread waited for work is not what takes the time until it
@@ -325,10 +345,7 @@ impl<'a> Reader<'a> {
             Level::Mine | Level::Chains
                 if state == State::Rdy
                     && !is_internal
-                    && self
-                        .verdicts
-                        .of_stack(stack)
-                        .is_woken_from_idle(tables.futex_kind(stack)) =>
+                    && verdicts.of_stack(stack).is_woken_from_idle(tables.futex_kind(stack)) =>
             {
                 (StackId::EMPTY, CellKind::Woken)
             }
@@ -347,44 +364,41 @@ impl<'a> Reader<'a> {
             self.waited.add(key, at, weights);
         }
         if !is_idle {
-            let exit = self.verdicts.exits().number(stack);
-            let of_stack = (&self.verdicts.of_stack(stack), exit);
+            let of_stack = (verdicts.of_stack(stack), verdicts.exits());
             let blocker = tables.blocker(key.blocker);
             let is_locked = blocker.is_some_and(is_held_lock);
-            self.busy.add(of_stack, (group, thread), state, weights, is_locked);
+            self.busy.add(stack, of_stack, (group, thread), state, weights, is_locked);
         }
-        let Scratch { cells, seen, .. } = &mut *self.scratch;
-        let cell = &mut cells[at as usize];
-        add(&mut cell.totals, state, weights);
+        let Scratch { cells, sums, seen, .. } = &mut *self.scratch;
+        sums.add_fact(at, state, weights);
         if let Some(trend) = &mut self.trend {
             trend.add(at, state, weights);
         }
-        if std::mem::replace(&mut cell.seen, (thread, key.name)) != (thread, key.name) {
+        if std::mem::replace(&mut cells[at as usize].seen, (thread, key.name)) != (thread, key.name)
+        {
             seen.push(Seen { thread, cell: at, name: key.name });
         }
     }
 
     /// Returns the place of a fact, or counts it as hidden by a filter. Idle time is counted as
-    /// hidden but placed too, since it is shown if nothing else is left.
-    fn place(&mut self, key: &FactKey, weights: &Weights) -> Option<Placed> {
+    /// hidden but placed too, since it is shown if nothing else is left. Also returns whether the
+    /// thread is a runtime's own.
+    fn place(&mut self, key: &FactKey, weights: &Weights) -> Option<(Placed, bool)> {
         // A stack that these tables do not have has no frames.
         let known = (key.stack.0 as usize) < self.snapshot.tables.stack_count();
         let stack = if known { key.stack } else { StackId::EMPTY };
         let path = self.verdicts.of_stack(stack);
-        let state = key.state.resolve(self.snapshot.tables.futex_kind(stack));
+        let state = match key.state {
+            RawState::Known(state) => state,
+            futex => futex.resolve(self.snapshot.tables.futex_kind(stack)),
+        };
         if let Some(trend) = &mut self.trend {
             trend.count(state, weights);
         }
-        let Reader { snapshot, settings, rows, .. } = *self;
-        let group = self.groups.of(snapshot, settings, rows, key, state, path.group);
-        let thread = self.thread(key.thread);
-        let kind = self.snapshot.tables.kind(key.name);
-        if kind == ThreadKind::Internal && weights.cpu_ns > 0 {
-            let Collectors { known, cpu_ns } = &mut self.collectors;
-            let name = || is_collector(self.snapshot.tables.name(key.name));
-            if *known.entry(key.name).or_insert_with(name) {
-                *cpu_ns += weights.cpu_ns;
-            }
+        let Who { thread, kind, collects, group } = self.who(key);
+        let group = group.unwrap_or_else(|| self.group(key, state, path.group));
+        if collects {
+            self.collectors_cpu_ns += weights.cpu_ns;
         }
         let is_idle = path.is_idle(kind, state);
         if !is_idle && (weights.wall_ns > 0 || weights.cpu_ns > 0) {
@@ -407,7 +421,8 @@ impl<'a> Reader<'a> {
             } else {
                 self.left |= weights.wall_ns > 0 || weights.cpu_ns > 0;
             }
-            return Some(Placed { group, thread, stack, state, is_idle });
+            let placed = Placed { group, thread, stack, state, is_idle };
+            return Some((placed, kind == ThreadKind::Internal));
         };
         add(hidden, state, weights);
         None
@@ -421,10 +436,42 @@ impl<'a> Reader<'a> {
         mut f: impl FnMut(&FactKey, Placed, &Weights),
     ) -> (Ns, Ns) {
         facts(&mut |_, key, weights| {
-            if let Some(placed) = self.place(key, weights) {
+            if let Some((placed, _)) = self.place(key, weights) {
                 f(key, placed, weights);
             }
         })
+    }
+
+    /// Returns the fact's thread under its name at that time.
+    fn who(&mut self, key: &FactKey) -> Who {
+        let meant = (key.thread, key.name);
+        if let Some((_, at)) = self.last_who.filter(|(last, _)| *last == meant) {
+            return self.who[at as usize];
+        }
+        let at = match self.by_who.get(&meant) {
+            Some(at) => *at,
+            None => {
+                let thread = self.thread(key.thread);
+                let tables = &self.snapshot.tables;
+                let kind = tables.kind(key.name);
+                let collects = kind == ThreadKind::Internal && is_collector(tables.name(key.name));
+                // The group of these depends on the fact's state and stack.
+                let of_fact =
+                    matches!(self.settings.grouping, Grouping::Blocker | Grouping::Frame(_));
+                let group = (!of_fact).then(|| self.group(key, State::Run, None));
+                self.who.push(Who { thread, kind, collects, group });
+                let at = self.who.len() as u32 - 1;
+                self.by_who.insert(meant, at);
+                at
+            }
+        };
+        self.last_who = Some((meant, at));
+        self.who[at as usize]
+    }
+
+    fn group(&mut self, key: &FactKey, state: State, frame: Option<u32>) -> u32 {
+        let Reader { snapshot, settings, rows, .. } = *self;
+        self.groups.of(snapshot, settings, rows, key, state, frame)
     }
 
     fn thread(&mut self, key: ThreadKey) -> u32 {
@@ -461,14 +508,17 @@ fn add(totals: &mut Totals, state: State, weights: &Weights) {
     totals.add_longest(weights.longest_ns, weights.longest_from);
 }
 
-/// Sorts by a small number, in one pass; stable.
+/// Sorts by a small number, in two passes; stable. Does nothing for what is in order.
 pub(super) fn by_counting<T: Copy>(
     items: &[T],
     numbers: usize,
     number: impl Fn(&T) -> u32,
 ) -> Vec<T> {
     let Some(any) = items.first() else { return Vec::new() };
-    let mut places = vec![0; numbers];
+    if items.is_sorted_by_key(&number) {
+        return items.to_vec();
+    }
+    let mut places = vec![0u32; numbers];
     items.iter().for_each(|item| places[number(item) as usize] += 1);
     let mut start = 0;
     for place in &mut places {
@@ -476,8 +526,8 @@ pub(super) fn by_counting<T: Copy>(
     }
     let mut sorted = vec![*any; items.len()];
     for item in items {
-        let place: &mut usize = &mut places[number(item) as usize];
-        sorted[*place] = *item;
+        let place = &mut places[number(item) as usize];
+        sorted[*place as usize] = *item;
         *place += 1;
     }
     sorted

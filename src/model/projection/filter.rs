@@ -238,8 +238,9 @@ impl Verdicts {
         &self.exits
     }
 
-    pub(super) fn of_stack(&self, stack: StackId) -> Path {
-        self.paths.get(stack.0 as usize).copied().unwrap_or_default()
+    /// Returns the result for a stack; for an unknown one that of the empty stack.
+    pub(super) fn of_stack(&self, stack: StackId) -> &Path {
+        self.paths.get(stack.0 as usize).unwrap_or(&self.paths[0])
     }
 }
 

@@ -17,6 +17,7 @@
 //! libraries              which library a function belongs to
 //! kernel_entry           functions at which a thread enters the kernel
 //! safepoint              safepoint stops of a Java virtual machine
+//! shown_stacks           the shown frames of each stack
 //! tree, nodes, totals    the tree and its sums; methods, lines, columns: tables
 //! now                    what the threads do now: busy or waiting for work
 //! observed               what the threads were found to wait for
@@ -68,6 +69,7 @@ mod safepoint;
 mod samples;
 pub(in crate::model) mod sampling_error;
 pub mod settings;
+mod shown_stacks;
 mod thread_base;
 mod totals;
 mod tree;
@@ -366,20 +368,22 @@ pub fn project(snapshot: &Snapshot, settings: &Settings) -> Projection {
 }
 
 /// Projects repeatedly and caches what rarely changes within a session: names of frames and
-/// threads, and the filters' results for them. The result equals [`project`]'s, for any sequence of
-/// calls with ever newer snapshots. Data that another session or other settings make stale are
-/// dropped.
+/// threads, the filters' results for them, and the shown frames of stacks.
+///
+/// The result equals [`project`]'s, for any sequence of calls with ever newer snapshots. Data that
+/// another session or other settings make stale are dropped.
 #[derive(Default)]
 pub struct Projector {
     session: Option<Arc<Session>>,
-    /// The settings that affect frames and groups, as text.
-    rules: String,
+    /// The settings that affect frames and stacks, and those that affect groups only, as text.
+    rules: (String, String),
     rows: rows::Rows,
     verdicts: filter::Verdicts,
     groups: group::Groups,
     /// Names of processes at the last projection grouped by process.
     processes: Vec<(u32, Arc<str>)>,
     facts: fact_reader::Scratch,
+    stacks: shown_stacks::ShownStacks,
     trees: tree::Scratch,
     /// Parts of the last trend: about as many follow.
     part_count: usize,
@@ -417,6 +421,7 @@ impl Projector {
             verdicts,
             groups,
             facts: facts_scratch,
+            stacks,
             trees: scratch,
             part_count,
             ..
@@ -426,8 +431,10 @@ impl Projector {
                 .with_trend(slices.map(|slices| trend::Trend::new(slices, *part_count)))
                 .read(facts);
 
+        // Ordered by thread.
+        let shown_threads = shown.seen.chunk_by(|a, b| a.thread == b.thread);
         let shown_threads =
-            shown.seen.iter().map(|seen| shown.threads[seen.thread as usize]).collect();
+            shown_threads.map(|seen| shown.threads[seen[0].thread as usize]).collect();
         let now = Now::of(snapshot, verdicts, &shown_threads);
 
         let parts = group_parts::parts(snapshot, settings, &shown, groups);
@@ -458,14 +465,14 @@ impl Projector {
         });
         let unnamed_ns = match snapshot.health.naming {
             true => {
-                unnamed::unnamed_ns(&snapshot.tables, order.iter().map(|at| &cells[*at as usize]))
+                unnamed::unnamed_ns(&snapshot.tables, (cells, &shown.sums), order.iter().copied())
             }
             false => 0,
         };
         let woken = rows.wants_core_row(settings.roll_up);
-        let builder =
-            tree::Builder { tables: &snapshot.tables, settings, rows, woken, verdicts, scratch };
-        let trees = builder.build(cells, &order, &heads);
+        let walker = shown_stacks::Walker { tables: &snapshot.tables, settings, rows, verdicts };
+        let builder = tree::Builder { walker, woken, stacks, scratch };
+        let trees = builder.build((cells, &shown.sums), &order, &heads);
         let attached =
             shown.seen.iter().map(|seen| (seen.thread, trees.attached[seen.cell as usize]));
         let seen: Vec<(u32, u32)> = attached.filter(|(_, node)| *node != columns::NONE).collect();
@@ -564,22 +571,30 @@ impl Projector {
             &filters.hide,
             filters.no_kernel,
         );
-        let rules = format!(
-            "{:?} {frames:?} {:?} {:?} {:?}",
-            settings.grouping, settings.rename, settings.idle_at, settings.whose
-        );
+        let by_frame = match &settings.grouping {
+            Grouping::Frame(pattern) => Some(pattern),
+            _ => None,
+        };
+        let rules = format!("{by_frame:?} {frames:?} {:?} {:?}", settings.idle_at, settings.whose);
+        let of_groups = format!("{:?} {:?}", settings.grouping, settings.rename);
         let change = self.rows.update(&snapshot.tables);
         self.rows.roll_up(settings.roll_up);
-        if self.rules != rules {
-            self.rules = rules;
-            self.verdicts.forget();
+        if self.rules.1 != of_groups {
+            self.rules.1 = of_groups;
             self.groups.forget();
-        } else {
-            match change {
-                rows::Change::Nothing => {}
-                rows::Change::Names => self.verdicts.forget_paths(),
-                rows::Change::Roles => self.verdicts.forget(),
-            }
+        }
+        let change = match self.rules.0 == rules {
+            true => change,
+            false => rows::Change::Roles,
+        };
+        self.rules.0 = rules;
+        match change {
+            rows::Change::Nothing => {}
+            rows::Change::Names => self.verdicts.forget_paths(),
+            rows::Change::Roles => self.verdicts.forget(),
+        }
+        if change != rows::Change::Nothing {
+            self.stacks.forget();
         }
         let named = |target: &Target| (target.pid, Arc::clone(&target.command));
         let by_process = matches!(settings.grouping, Grouping::Process);

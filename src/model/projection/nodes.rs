@@ -69,8 +69,21 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    pub fn new(places: Arc<Places>) -> Nodes {
-        Nodes { places, ..Nodes::default() }
+    /// `count`: how many to expect.
+    pub fn new(places: Arc<Places>, count: usize) -> Nodes {
+        let numbers = || Vec::with_capacity(count);
+        Nodes {
+            parents: numbers(),
+            first_child: numbers(),
+            next_sibling: numbers(),
+            rows: numbers(),
+            roles: Vec::with_capacity(count),
+            entries: Vec::with_capacity(count),
+            at: numbers(),
+            own: numbers(),
+            places,
+            ..Nodes::default()
+        }
     }
 
     pub fn len(&self) -> usize {
@@ -172,15 +185,12 @@ impl Nodes {
         &self.places.locations[location as usize]
     }
 
-    /// Adds to every node the sums of its descendants. Computes off-CPU time here from each node's
-    /// whole own time. Per stack, wall and CPU time come from different spans, so their difference
-    /// would err both ways.
+    /// Sums up every node's own time and that of its descendants. Computes off-CPU time here from
+    /// each node's whole own time. Per stack, wall and CPU time come from different spans, so their
+    /// difference would err both ways.
     pub fn add_up(&mut self) {
-        for (node, own) in (0..).zip(&self.own).filter(|(_, own)| **own != NONE) {
-            let off_ns = self.owns.settle_off(*own);
-            self.totals.set_off(node, off_ns);
-        }
-        self.totals.add_up(&self.parents);
+        self.owns.settle_off();
+        self.totals = self.owns.add_up(&self.own, &self.parents);
     }
 
     /// Adds the time of entries to their callers' self time. To be called after [`Nodes::add_up`],
@@ -194,7 +204,7 @@ impl Nodes {
             if self.own[parent as usize] == NONE {
                 self.own[parent as usize] = self.owns.push();
             }
-            self.owns.add(self.own[parent as usize], &self.owns.get(own));
+            self.owns.add_within(self.own[parent as usize], own);
         }
     }
 

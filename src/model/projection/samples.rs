@@ -10,6 +10,7 @@ use super::columns::NONE;
 use super::fact_reader::{ReadFacts, Reader};
 use super::group::thread_label;
 use super::group_parts::newest;
+use super::shown_stacks::Walker;
 use super::tree::Builder;
 use crate::model::facts::history::FactKey;
 use crate::model::facts::snapshot::Snapshot;
@@ -81,7 +82,7 @@ pub(super) fn samples_of(
     let settings = &Settings { idle: true, ..settings.clone() };
     let mut projector = Projector::default();
     projector.update(snapshot, settings);
-    let Projector { rows, verdicts, groups, facts, trees, .. } = &mut projector;
+    let Projector { rows, verdicts, groups, facts, stacks, trees, .. } = &mut projector;
 
     let mut found: FxHashMap<(FactKey, State), (Found, Weight)> = FxHashMap::default();
     let reader = Reader::new(snapshot, settings, rows, verdicts, groups, facts);
@@ -101,7 +102,8 @@ pub(super) fn samples_of(
 
     let woken = rows.wants_core_row(settings.roll_up);
     let tables = &snapshot.tables;
-    let builder = Builder { tables, settings, rows, woken, verdicts, scratch: trees };
+    let walker = Walker { tables, settings, rows, verdicts };
+    let builder = Builder { walker, woken, stacks, scratch: trees };
     let (shown, attached) = builder.frames(found.iter().map(|(_, (of, _))| of.stack));
     let mut used = vec![false; shown.len()];
     attached.iter().filter(|at| **at != NONE).for_each(|at| used[*at as usize] = true);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::columns::{Columns, NONE};
+use super::columns::NONE;
 use super::lines::Places;
 use super::nodes::{Nodes, Seen};
 use super::{Group, GroupThread, Projection, Totals};
@@ -61,12 +61,10 @@ pub fn projection(stacks: &[(String, Vec<Location>, Totals)]) -> Projection {
         }
     }
     projection.seen.sort_unstable();
-    nodes.totals = Columns::new(nodes.len());
-    nodes.owns = Columns::new(nodes.len());
+    (0..nodes.len()).for_each(|_| _ = nodes.owns.push());
     for (node, totals) in own {
         nodes.own[node as usize] = node;
         nodes.owns.add(node, &totals);
-        nodes.totals.add(node, &totals);
     }
     nodes.add_up();
     for group in &mut projection.groups {

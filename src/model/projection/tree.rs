@@ -1,99 +1,54 @@
 //! Builds the call trees: converts stacks to nodes, one per row (function, line, class ...) on a
 //! path.
 //!
-//! Stacks themselves form a tree, so the walk of a stack starts where it leaves the stacks walked
-//! before. Each shown frame on the way is an [`Entry`]; entries of one row below one node share a
-//! node. The filters decide where a stack's time is attached: at its innermost shown frame, or at
-//! the end of the interesting cut.
-
-use rustc_hash::FxHashMap;
+//! [`ShownStacks`] knows the shown frames of each stack and which of them are one row. So a group's
+//! nodes are the branches on its stacks, and nothing is searched.
 
 use super::Totals;
 use super::columns::{Columns, NONE};
 use super::fact_reader::{Cell, CellKind};
-use super::filter::{StopRole, Verdict, Verdicts};
-use super::kernel_entry::KernelEntry;
-use super::libraries::NO_LIBRARY;
 use super::lines::At;
 use super::nodes::{Nodes, Seen};
-use super::rows::Rows;
-use crate::model::facts::tables::{FrameId, StackId, Tables};
-use crate::model::projection::settings::{Level, Settings};
+use super::shown_stacks::{Entry, ShownStacks, Walker};
+use crate::model::facts::tables::{FrameId, StackId};
+use crate::model::projection::settings::Metric;
 use crate::model::vocabulary::role::Role;
 
-/// A shown frame on the stacks of one group.
+/// An entry of [`ShownStacks`] on the stacks of one group.
 #[derive(Clone, Copy)]
-struct Entry {
-    /// Entry of the next shown frame further out, or [`NONE`].
+struct Visit {
+    /// The visit of the next entry further out, or [`NONE`].
     parent: u32,
-    /// [`NONE`] until time is attached here or further in.
     node: u32,
     location: u32,
-    role: Role,
-    /// It stands for what its caller calls elsewhere; see [`Nodes::entries`].
-    is_entry: bool,
-    /// The stack whose innermost frame contains this one.
-    stack: StackId,
     /// Time of the stacks that include this entry.
     wall_ns: u64,
     cpu_ns: u64,
 }
 
-/// State of the walk at a stack: the result of its own frames and all further out.
-#[derive(Clone, Copy)]
-struct Place {
-    /// The group's walk that wrote it.
+/// What a group made of an entry or a branch.
+#[derive(Clone, Copy, Default)]
+struct Mark {
+    /// The group's number in [`Scratch::walk`].
     walk: u32,
-    /// The innermost shown frame.
-    deepest: u32,
-    /// The entry that gets the time of this very stack.
-    attach: u32,
-    /// Under [`Level::Mine`]: the way out of the user's code below `deepest`, or [`NONE`]. It is
-    /// `deepest` itself where an interrupt came.
-    way_out: u32,
-    /// How much that frame tells; see [`Verdict::telling`].
-    telling: u8,
-    /// Where the user's code does not call it: the innermost library so far; see
-    /// [`Verdict::library`].
-    library: u32,
-    /// The interesting cut includes one more shown frame.
-    one_more: bool,
-    /// The thread was stopped here, or enters a monitor: frames further in belong to that.
-    within: StopRole,
+    /// The visit or the node.
+    of: u32,
 }
-
-/// Maximum children of a node without a hash table. Few children are found faster by a linear
-/// search: a table of all children exceeds the caches and took half of a projection's time.
-/// (Smaller in tests, whose small trees must use the table too.)
-const FEW: u32 = if cfg!(test) { 2 } else { 16 };
-
-const NOWHERE: Place = Place {
-    walk: 0,
-    deepest: NONE,
-    attach: NONE,
-    way_out: NONE,
-    telling: 0,
-    library: NO_LIBRARY,
-    one_more: false,
-    within: StopRole::None,
-};
 
 /// Memory that is reused for the next projection.
 #[derive(Default)]
 pub(super) struct Scratch {
-    /// By [`StackId`].
-    places: Vec<Place>,
     walk: u32,
-    entries: Vec<Entry>,
-    /// Number of children of each node.
-    fans: Vec<u32>,
-    /// (parent node, or the group counted down from the top; row; whether it is an entry) -> node,
-    /// for more than [`FEW`] children.
-    children: FxHashMap<(u32, u32, bool), u32>,
-    stacks: Vec<StackId>,
+    /// By entry.
+    visited: Vec<Mark>,
+    /// By branch.
+    node_of: Vec<Mark>,
+    visits: Vec<Visit>,
     path: Vec<u32>,
     /// Some nodes were seen at several locations.
     several: bool,
+    /// Nodes of the last projection: about as many follow.
+    node_count: usize,
 }
 
 /// The trees of all groups.
@@ -129,44 +84,40 @@ pub(super) struct TreeGroup {
     pub total: Totals,
     pub own: Totals,
     pub first_root: u32,
-    roots: u32,
 }
 
 impl Default for TreeGroup {
     fn default() -> TreeGroup {
-        TreeGroup { total: Totals::default(), own: Totals::default(), first_root: NONE, roots: 0 }
+        TreeGroup { total: Totals::default(), own: Totals::default(), first_root: NONE }
     }
 }
 
 pub(super) struct Builder<'a> {
-    pub tables: &'a Tables,
-    pub settings: &'a Settings,
-    pub rows: &'a Rows,
+    pub walker: Walker<'a>,
     /// The row of [`CellKind::Woken`], and its location.
     pub woken: (u32, u32),
-    pub verdicts: &'a Verdicts,
+    pub stacks: &'a mut ShownStacks,
     pub scratch: &'a mut Scratch,
 }
 
-/// Returns whether a frame that is not the user's gets the time below it, instead of the way out
-/// that is known so far. `of_app`: the user's code calls it; then the first function that is not a
-/// runtime's names the way out. Elsewhere the outermost library function does, or else the
-/// outermost frame of the most telling kind.
-fn is_way_out(of_app: bool, known: Option<u8>, next: Verdict) -> bool {
-    match known {
-        None => !of_app || next.role != Role::Runtime,
-        Some(known) => !of_app && next.telling() > known,
-    }
-}
-
 impl Builder<'_> {
-    /// Builds the trees. `order`: indexes of the shown cells, grouped in the order of `heads`.
-    pub(super) fn build(mut self, cells: &[Cell], order: &[u32], heads: &[Head]) -> Trees {
-        self.scratch.clear(self.tables.stack_count());
+    /// Builds the trees. `order`: indexes of the shown cells, grouped in the order of `heads`;
+    /// `sums`: the time of each cell.
+    pub(super) fn build(
+        self,
+        (cells, sums): (&[Cell], &Columns),
+        order: &[u32],
+        heads: &[Head],
+    ) -> Trees {
+        let Builder { walker, woken, stacks, scratch } = self;
+        stacks.update(&walker, order.iter().map(|at| cells[*at as usize].stack));
+        let woken_branch = stacks.outermost_branch(woken.0);
+        scratch.clear(stacks);
         let mut groups: Vec<TreeGroup> = Vec::new();
+        let mut of_groups = Columns::with_capacity(heads.len(), sums);
         let mut attached = vec![NONE; cells.len()];
-        let mut nodes = Nodes::new(self.rows.places().clone());
-        let mut owners = 0;
+        let mut nodes = Nodes::new(walker.rows.places().clone(), scratch.node_count);
+        nodes.owns = Columns::with_capacity(order.len(), sums);
         let mut heads = heads.iter();
         let mut head: Option<&Head> = None;
         let mut above = NONE;
@@ -176,57 +127,54 @@ impl Builder<'_> {
                 head = heads.find(|head| head.group == cell.group);
                 if groups.is_empty() || head.is_none_or(|head| !head.joins) {
                     groups.push(TreeGroup::default());
+                    of_groups.push();
                 }
-                self.scratch.next_walk();
+                scratch.next_walk();
                 above = NONE;
             }
             let number = groups.len() - 1;
             let group = &mut groups[number];
-            group.total.add(&cell.totals);
-            if let (NONE, Some((row, place))) = (above, head.and_then(|head| head.inner)) {
-                let seen = Seen { row, location: place, role: Role::Marker, is_entry: false };
-                above = self.scratch.child(NONE, seen, number as u32, &mut nodes, group);
+            of_groups.add_row(number as u32, sums, *index);
+            if let (NONE, Some((row, location))) = (above, head.and_then(|head| head.inner)) {
+                // No other part of the group has this row.
+                let seen = Seen { row, location, role: Role::Marker, is_entry: false };
+                above = nodes.push(NONE, seen, &mut group.first_root);
             }
-            let entry = self.walk(cell.stack).attach;
-            let node = match entry {
+            let root = &mut group.first_root;
+            let node = match stacks.attach(cell.stack) {
                 NONE if cell.kind == CellKind::Woken => {
-                    let (row, location) = self.woken;
+                    let (row, location) = woken;
                     let seen = Seen { row, location, role: Role::Marker, is_entry: false };
-                    self.scratch.child(above, seen, number as u32, &mut nodes, group)
+                    scratch.node(woken_branch, above, seen, &mut nodes, root)
                 }
                 NONE => above,
-                entry => self.node_of(entry, above, number as u32, &mut nodes, group),
+                entry => {
+                    let visit = scratch.visit(entry, above, (&walker, stacks), &mut nodes, root);
+                    visit.wall_ns += sums.value(*index, Metric::Wall);
+                    visit.cpu_ns += sums.value(*index, Metric::Cpu);
+                    visit.node
+                }
             };
             if node == NONE {
-                group.own.add(&cell.totals);
+                group.own.add(&sums.get(*index));
                 continue;
             }
             attached[*index as usize] = node;
             let own = &mut nodes.own[node as usize];
             if *own == NONE {
-                *own = owners;
-                owners += 1;
+                *own = nodes.owns.push();
             }
-            let Some(entry) = self.scratch.entries.get_mut(entry as usize) else { continue };
-            entry.wall_ns += cell.totals.wall_ns;
-            entry.cpu_ns += cell.totals.cpu_ns;
+            nodes.owns.add_row(*own, sums, *index);
         }
-        nodes.totals = Columns::new(nodes.len());
-        nodes.owns = Columns::new(owners as usize);
-        for index in order {
-            let (node, totals) = (attached[*index as usize], &cells[*index as usize].totals);
-            if node != NONE {
-                nodes.totals.add(node, totals);
-                nodes.owns.add(nodes.own[node as usize], totals);
-            }
-        }
+        scratch.node_count = nodes.len();
         nodes.add_up();
         nodes.add_entries_to_callers();
-        for group in &mut groups {
+        for (number, group) in (0..).zip(&mut groups) {
+            group.total = of_groups.get(number);
             nodes.add_up_off(group.first_root, &mut group.own, &mut group.total);
         }
-        if self.scratch.several {
-            nodes.set_lines(self.scratch.seen_at_several(&nodes));
+        if scratch.several {
+            nodes.set_lines(scratch.seen_at_several(&nodes));
         }
         Trees { nodes, attached, groups }
     }
@@ -234,222 +182,92 @@ impl Builder<'_> {
     /// Returns the shown frames of these stacks, callers first, and for each stack the frame that
     /// gets its time; [`NONE`] if none of its frames is shown.
     pub(super) fn frames(
-        mut self,
-        stacks: impl Iterator<Item = StackId>,
+        self,
+        stacks: impl Iterator<Item = StackId> + Clone,
     ) -> (Vec<ShownFrame>, Vec<u32>) {
-        self.scratch.clear(self.tables.stack_count());
-        self.scratch.next_walk();
-        let attached: Vec<u32> = stacks.map(|stack| self.walk(stack).attach).collect();
-        let entries = self.scratch.entries.iter();
-        let frames = entries.map(|entry| ShownFrame {
+        self.stacks.update(&self.walker, stacks.clone());
+        let attached: Vec<u32> = stacks.map(|stack| self.stacks.attach(stack)).collect();
+        let entries = self.stacks.entries();
+        let frames = entries.iter().map(|entry| ShownFrame {
             parent: entry.parent,
             location: entry.location,
-            inlined: entry.parent != NONE
-                && self.scratch.entries[entry.parent as usize].stack == entry.stack,
-            frame: self.tables.top(entry.stack),
+            inlined: entry.parent != NONE && entries[entry.parent as usize].stack == entry.stack,
+            frame: self.walker.tables.top(entry.stack),
         });
         (frames.collect(), attached)
-    }
-
-    fn walk(&mut self, stack: StackId) -> Place {
-        let cut = self.settings.filters.interesting.active().is_some();
-        let mine = self.settings.level == Level::Mine;
-        let scratch = &mut *self.scratch;
-        scratch.stacks.clear();
-        let mut at = stack;
-        while at != StackId::EMPTY && scratch.places[at.0 as usize].walk != scratch.walk {
-            scratch.stacks.push(at);
-            at = self.tables.parent(at);
-        }
-        let mut place = match at {
-            StackId::EMPTY => Place { walk: scratch.walk, ..NOWHERE },
-            known => scratch.places[known.0 as usize],
-        };
-        while let Some(stack) = scratch.stacks.pop() {
-            for location in self.rows.of_frame(self.tables.top(stack)) {
-                let verdict = self.verdicts.of_location(*location);
-                if place.within == StopRole::ReplacesStop
-                    || (place.within == StopRole::ReplacesMonitorEntry
-                        && verdict.stops != StopRole::ReplacesStop)
-                {
-                    continue;
-                }
-                if verdict.stops == StopRole::ReplacesMonitorEntry {
-                    place.within = StopRole::ReplacesMonitorEntry;
-                }
-                if verdict.stops == StopRole::ReplacesStop {
-                    place.within = StopRole::ReplacesStop;
-                    // Removes the frames that lead to the stop.
-                    let mut caller = place.deepest;
-                    while caller != NONE
-                        && matches!(
-                            self.verdicts
-                                .of_location(scratch.entries[caller as usize].location)
-                                .stops,
-                            StopRole::LeadsToStop | StopRole::ReplacesMonitorEntry
-                        )
-                    {
-                        caller = scratch.entries[caller as usize].parent;
-                    }
-                    let of_caller = (caller != NONE).then(|| {
-                        self.verdicts.of_location(scratch.entries[caller as usize].location)
-                    });
-                    place.deepest = caller;
-                    place.way_out = NONE;
-                    place.one_more = cut && of_caller.is_some_and(|verdict| verdict.interesting);
-                    if !cut || place.one_more {
-                        place.attach = caller;
-                    }
-                }
-                let again = || {
-                    self.verdicts
-                        .of_location(scratch.entries[place.deepest as usize].location)
-                        .anonymous
-                };
-                if verdict.hide || (verdict.anonymous && place.deepest != NONE && again()) {
-                    continue;
-                }
-                let entry = scratch.entries.len() as u32;
-                let mut made = Entry {
-                    parent: place.deepest,
-                    node: NONE,
-                    location: *location,
-                    role: verdict.role,
-                    is_entry: false,
-                    stack,
-                    wall_ns: 0,
-                    cpu_ns: 0,
-                };
-                if mine && !matches!(verdict.role, Role::App | Role::Marker) {
-                    let known = (place.way_out != NONE).then_some(place.telling);
-                    let of_app = scratch
-                        .entries
-                        .get(place.deepest as usize)
-                        .is_some_and(|caller| caller.role == Role::App);
-                    let entered = verdict.enters_kernel.filter(|_| of_app && known.is_none());
-                    if entered.is_some_and(KernelEntry::is_interrupt) {
-                        // It is time of the user's function, which calls no interrupt.
-                        place.way_out = place.deepest;
-                    } else if entered.is_none() && is_way_out(of_app, known, verdict) {
-                        made.is_entry = of_app;
-                        scratch.entries.push(made);
-                        (place.way_out, place.attach) = (entry, entry);
-                        (place.telling, place.library) = (verdict.telling(), verdict.library);
-                    } else if !of_app && ![NO_LIBRARY, place.library].contains(&verdict.library) {
-                        // A framework says less about the time than the library that it calls.
-                        made.parent = place.way_out;
-                        scratch.entries.push(made);
-                        (place.attach, place.library) = (entry, verdict.library);
-                    }
-                    continue;
-                }
-                let parent = std::mem::replace(&mut place.deepest, entry);
-                place.way_out = NONE;
-                scratch.entries.push(made);
-                // The cut keeps root .. the interesting frame nearest the leaf, plus one callee;
-                // else the root alone.
-                if !cut || verdict.interesting || place.one_more || parent == NONE {
-                    place.attach = entry;
-                }
-                place.one_more = cut && verdict.interesting;
-            }
-            scratch.places[stack.0 as usize] = place;
-        }
-        place
-    }
-
-    /// Returns the node of an entry. Creates it and its missing callers; the outermost is below
-    /// `above`.
-    fn node_of(
-        &mut self,
-        entry: u32,
-        above: u32,
-        group: u32,
-        nodes: &mut Nodes,
-        tree: &mut TreeGroup,
-    ) -> u32 {
-        let scratch = &mut *self.scratch;
-        scratch.path.clear();
-        let mut node = above;
-        let mut at = entry;
-        while at != NONE {
-            let Entry { node: known, parent, .. } = scratch.entries[at as usize];
-            if known != NONE {
-                node = known;
-                break;
-            }
-            scratch.path.push(at);
-            at = parent;
-        }
-        while let Some(entry) = scratch.path.pop() {
-            let by = self.settings.roll_up;
-            let Entry { location, role, is_entry, .. } = scratch.entries[entry as usize];
-            let (row, location) = self.rows.row(location, by);
-            // Consecutive frames of one unit share a row.
-            if !(by.joins() && node != NONE && nodes.rows[node as usize] == row) {
-                let seen = Seen { row, location, role, is_entry };
-                node = scratch.child(node, seen, group, nodes, tree);
-            }
-            scratch.entries[entry as usize].node = node;
-        }
-        node
     }
 }
 
 impl Scratch {
-    /// Returns the node of a row below `node`, or below the group; creates it if missing.
-    fn child(
+    /// Returns the visit of an entry by the present group. Creates it, those of its callers and
+    /// their nodes, if missing; the outermost is below `above`.
+    fn visit(
         &mut self,
-        node: u32,
-        seen: Seen,
-        group: u32,
+        entry: u32,
+        above: u32,
+        (walker, stacks): (&Walker<'_>, &ShownStacks),
         nodes: &mut Nodes,
-        tree: &mut TreeGroup,
-    ) -> u32 {
-        // Nodes count up from 0 and groups down from the top; memory would run out before they
-        // meet.
-        let above = if node == NONE { NONE - group } else { node };
-        let (first, fan) = match node {
-            NONE => (tree.first_root, &mut tree.roots),
-            node => (nodes.first_child[node as usize], &mut self.fans[node as usize]),
-        };
-        let found = match *fan <= FEW {
-            true => nodes.siblings(first).find(|child| {
-                let child = *child as usize;
-                (nodes.rows[child], nodes.entries[child]) == (seen.row, seen.is_entry)
-            }),
-            false => self.children.get(&(above, seen.row, seen.is_entry)).copied(),
-        };
-        if let Some(found) = found {
-            self.several |= nodes.see(found, seen.location);
-            return found;
+        first_root: &mut u32,
+    ) -> &mut Visit {
+        self.path.clear();
+        let mut visit = NONE;
+        let mut at = entry;
+        while at != NONE {
+            let mark = self.visited[at as usize];
+            if mark.walk == self.walk {
+                visit = mark.of;
+                break;
+            }
+            self.path.push(at);
+            at = stacks.entries()[at as usize].parent;
         }
-        *fan += 1;
-        let many = *fan > FEW;
-        let first_of_many = *fan == FEW + 1;
-        self.fans.push(0);
-        let made = nodes.push(node, seen, &mut tree.first_root);
-        let family = if first_of_many { FEW as usize + 1 } else { usize::from(many) };
-        for child in nodes.siblings(made).take(family) {
-            let key = (above, nodes.rows[child as usize], nodes.entries[child as usize]);
-            self.children.insert(key, child);
+        let mut node = self.visits.get(visit as usize).map_or(above, |visit| visit.node);
+        while let Some(entry) = self.path.pop() {
+            let Entry { location, role, is_entry, .. } = stacks.entries()[entry as usize];
+            let (row, shown) = walker.rows.row(location, walker.settings.roll_up);
+            let seen = Seen { row, location: shown, role, is_entry };
+            node = self.node(stacks.branch_of(entry), node, seen, nodes, first_root);
+            let next = self.visits.len() as u32;
+            self.visits.push(Visit { parent: visit, node, location, wall_ns: 0, cpu_ns: 0 });
+            visit = next;
+            self.visited[entry as usize] = Mark { walk: self.walk, of: visit };
         }
-        made
+        &mut self.visits[visit as usize]
     }
 
-    fn clear(&mut self, stack_count: usize) {
-        let places = self.places.len().max(stack_count);
-        self.places.resize(places, NOWHERE);
-        self.entries.clear();
-        self.fans.clear();
-        self.children.clear();
+    /// Returns the node of a branch in the present group; creates it below `parent` if missing.
+    fn node(
+        &mut self,
+        branch: u32,
+        parent: u32,
+        seen: Seen,
+        nodes: &mut Nodes,
+        first_root: &mut u32,
+    ) -> u32 {
+        let mark = &mut self.node_of[branch as usize];
+        if mark.walk == self.walk {
+            self.several |= nodes.see(mark.of, seen.location);
+        } else {
+            *mark = Mark { walk: self.walk, of: nodes.push(parent, seen, first_root) };
+        }
+        mark.of
+    }
+
+    fn clear(&mut self, stacks: &ShownStacks) {
+        let grow = |marks: &mut Vec<Mark>, count: usize| {
+            marks.resize(marks.len().max(count), Mark::default());
+        };
+        grow(&mut self.visited, stacks.entries().len());
+        grow(&mut self.node_of, stacks.branch_count());
+        self.visits.clear();
         self.several = false;
     }
 
-    /// Starts a new walk, which ignores the results of earlier groups.
+    /// Starts a new walk, which ignores the marks of earlier groups and projections.
     fn next_walk(&mut self) {
         if self.walk == u32::MAX {
-            self.places.fill(NOWHERE);
+            self.visited.fill(Mark::default());
+            self.node_of.fill(Mark::default());
             self.walk = 0;
         }
         self.walk += 1;
@@ -459,19 +277,16 @@ impl Scratch {
     fn seen_at_several(&mut self, nodes: &Nodes) -> Vec<At> {
         // Sums the attached time over each path. Outer entries come first, so one backward pass
         // suffices.
-        for index in (0..self.entries.len()).rev() {
-            let Entry { parent, wall_ns, cpu_ns, .. } = self.entries[index];
+        for index in (0..self.visits.len()).rev() {
+            let Visit { parent, wall_ns, cpu_ns, .. } = self.visits[index];
             if parent != NONE {
-                self.entries[parent as usize].wall_ns += wall_ns;
-                self.entries[parent as usize].cpu_ns += cpu_ns;
+                self.visits[parent as usize].wall_ns += wall_ns;
+                self.visits[parent as usize].cpu_ns += cpu_ns;
             }
         }
-        let several = self
-            .entries
-            .iter()
-            .filter(|entry| entry.node != NONE && nodes.is_at_several(entry.node));
+        let several = self.visits.iter().filter(|visit| nodes.is_at_several(visit.node));
         several
-            .map(|Entry { node, location, wall_ns, cpu_ns, .. }| At {
+            .map(|Visit { node, location, wall_ns, cpu_ns, .. }| At {
                 node: *node,
                 location: *location,
                 wall_ns: *wall_ns,

@@ -2,11 +2,17 @@
 
 use rustc_hash::FxHashMap;
 
+use super::columns::Columns;
 use super::fact_reader::Cell;
 use crate::model::facts::tables::{StackId, Tables};
+use crate::model::projection::settings::Metric;
 
 /// Returns the wall time of stacks with frames whose names are still read.
-pub(super) fn unnamed_ns<'a>(tables: &Tables, cells: impl Iterator<Item = &'a Cell>) -> u64 {
+pub(super) fn unnamed_ns(
+    tables: &Tables,
+    (cells, sums): (&[Cell], &Columns),
+    shown: impl Iterator<Item = u32>,
+) -> u64 {
     let mut known: FxHashMap<StackId, bool> = FxHashMap::default();
     let mut way = Vec::new();
     let mut is_unnamed = |stack: StackId| {
@@ -26,5 +32,6 @@ pub(super) fn unnamed_ns<'a>(tables: &Tables, cells: impl Iterator<Item = &'a Ce
         known.extend(way.drain(..).map(|at| (at, unnamed)));
         unnamed
     };
-    cells.filter(|cell| is_unnamed(cell.stack)).map(|cell| cell.totals.wall_ns).sum()
+    let unnamed = shown.filter(|at| is_unnamed(cells[*at as usize].stack));
+    unnamed.map(|at| sums.value(at, Metric::Wall)).sum()
 }

@@ -204,6 +204,39 @@ prop_compose! {
     }
 }
 
+/// Settings of which a part replaces the present ones, as keys do.
+#[derive(Clone, Debug)]
+struct Change {
+    to: Settings,
+    level: Level,
+    /// What changes: grouping, roll-up, level, idle, filters, idle frames.
+    parts: [bool; 6],
+}
+
+impl Change {
+    fn of(self, before: Settings) -> Settings {
+        let Change { to, level, parts: [grouping, roll_up, levels, idle, filters, idle_at] } = self;
+        Settings {
+            grouping: if grouping { to.grouping } else { before.grouping },
+            roll_up: if roll_up { to.roll_up } else { before.roll_up },
+            level: if levels { level } else { before.level },
+            idle: if idle { to.idle } else { before.idle },
+            filters: if filters { to.filters } else { before.filters },
+            idle_at: if idle_at { to.idle_at } else { before.idle_at },
+            ..before
+        }
+    }
+}
+
+fn changed() -> impl Strategy<Value = Change> {
+    let level = prop::sample::select(&[Level::Mine, Level::Chains, Level::All][..]);
+    (settings(), level, any::<[bool; 6]>()).prop_map(|(to, level, parts)| Change {
+        to,
+        level,
+        parts,
+    })
+}
+
 fn sum<'a>(totals: impl IntoIterator<Item = &'a Totals>) -> Totals {
     totals.into_iter().fold(Totals::default(), |mut sum, totals| {
         sum.add(totals);
@@ -386,7 +419,7 @@ proptest! {
     #[test]
     fn a_projector_gives_what_a_fresh_one_gives(
         facts in prop::collection::vec(fact(), 1..40),
-        scan in prop::collection::vec((0usize..40, prop::option::of(settings()), prop::option::of(0..FRAMES.len())), 1..6),
+        scan in prop::collection::vec((0usize..40, changed(), prop::option::of(0..FRAMES.len())), 1..8),
         late in prop::collection::vec(0..FRAMES.len(), 0..6),
     ) {
         let mut projector = Projector::default();
@@ -401,14 +434,14 @@ proptest! {
         for frame in late {
             named(&mut growing, frame, true);
         }
-        for (count, other, arrives) in scan {
+        for (count, change, arrives) in scan {
             // More facts, and sometimes other settings or a late name.
             for fact in facts.iter().take(count) {
                 let stack: Vec<&str> = fact.stack.iter().map(|frame| FRAMES[*frame]).collect();
                 let thread = ThreadKey { pid: 1, tid: fact.tid, start: 1 };
                 growing.fact_of(thread, NAMES[fact.name], &stack.join(";"), State::ALL[fact.state], fact.wall_ns);
             }
-            settings = other.unwrap_or(settings);
+            settings = change.of(settings);
             if let Some(frame) = arrives {
                 named(&mut growing, frame, false);
             }
@@ -416,6 +449,9 @@ proptest! {
             let again = growing.project_with(&mut projector, &snapshot, &settings);
             let fresh = growing.project_with(&mut Projector::default(), &snapshot, &settings);
             prop_assert_eq!(format!("{again:?}"), format!("{fresh:?}"));
+            prop_assert_eq!(&again.busy, &fresh.busy);
+            prop_assert_eq!(&again.locks, &fresh.locks);
+            prop_assert_eq!((&again.threads, &again.seen), (&fresh.threads, &fresh.seen));
         }
     }
 }
