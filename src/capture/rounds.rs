@@ -11,9 +11,6 @@ const MS: Ns = 1_000_000;
 
 /// A round while threads run.
 const BUSY: Ns = 50 * MS;
-/// A round while threads run code that their runtime moves or replaces: the sooner their stacks are
-/// walked, the fewer end in a marker.
-const MOVING: Ns = 30 * MS;
 /// A round while the targets stand still.
 const STILL: Ns = 100 * MS;
 /// The longest round, however much the interval is stretched: less than the time after which
@@ -38,9 +35,6 @@ pub struct Means {
 pub struct Rounds {
     /// Until this time rounds are as short as the interval.
     prompt_until: Ns,
-    /// The newest sample, and the newest one of code that is moved.
-    sampled: Ns,
-    moving: Ns,
     /// The newest activity of any kind.
     active: Ns,
     /// The last scan.
@@ -50,22 +44,18 @@ pub struct Rounds {
 impl Rounds {
     /// Begins with prompt rounds, since the user waits for the first rows.
     pub fn new(now: Ns) -> Rounds {
-        Rounds { prompt_until: now + PROMPT_FOR, sampled: 0, moving: 0, active: now, scanned: now }
+        Rounds { prompt_until: now + PROMPT_FOR, active: now, scanned: now }
     }
 
-    /// Asks for prompt rounds for a while: the targets change, or their threads live shorter than a
-    /// round.
+    /// Asks for prompt rounds for a while: the targets change, their threads live shorter than a
+    /// round, or their code is replaced before samples of it are walked.
     pub fn prompt(&mut self, now: Ns) {
         self.prompt_until = self.prompt_until.max(now + PROMPT_FOR);
     }
 
-    /// Takes a sample. `moving`: of code that a runtime moves or replaces.
-    pub fn sampled(&mut self, at: Ns, moving: bool) {
+    /// Takes a sample.
+    pub fn sampled(&mut self, at: Ns) {
         self.active = self.active.max(at);
-        self.sampled = self.sampled.max(at);
-        if moving {
-            self.moving = self.moving.max(at);
-        }
     }
 
     /// Takes the run time of all threads since the last scan, ns.
@@ -86,13 +76,7 @@ impl Rounds {
         if !means.samples || now < self.prompt_until {
             return interval;
         }
-        let usual = if means.bell && self.is_still(now) {
-            STILL
-        } else if now < self.moving + STILL_AFTER {
-            MOVING
-        } else {
-            BUSY
-        };
+        let usual = if means.bell && self.is_still(now) { STILL } else { BUSY };
         // A longer interval shall cost less in proportion.
         let stretched = u128::from(usual) * u128::from(interval) / u128::from(asked.max(1));
         interval.max(Ns::try_from(stretched).unwrap_or(LONGEST).clamp(usual, LONGEST))
@@ -113,10 +97,8 @@ mod tests {
     fn rounds_begin_prompt_and_grow_as_the_target_calms_down() {
         let mut rounds = Rounds::new(0);
         assert_eq!(length(&rounds, SECOND - 1, ALL), 10);
-        rounds.sampled(SECOND, true);
-        assert_eq!(length(&rounds, SECOND, ALL), 30);
-        rounds.sampled(2 * SECOND, false);
-        assert_eq!(length(&rounds, 2 * SECOND, ALL), 50, "the code that moves rests");
+        rounds.sampled(2 * SECOND);
+        assert_eq!(length(&rounds, 2 * SECOND + STILL_AFTER - 1, ALL), 50);
         assert_eq!(length(&rounds, 2 * SECOND + STILL_AFTER, ALL), 100);
         assert_eq!(length(&rounds, 3 * SECOND, Means { bell: false, ..ALL }), 50);
         assert_eq!(length(&rounds, 3 * SECOND, Means { samples: false, ..ALL }), 10);

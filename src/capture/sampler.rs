@@ -115,6 +115,8 @@ pub struct Core {
     events: Vec<Event>,
     /// Time for reading what threads wait for.
     allowance: Allowance,
+    /// Own CPU time before the first such read of this tick, ns.
+    reading_since: Option<Ns>,
     /// Who holds file locks; started when a thread waits long for one.
     lock_table: Option<LockTable>,
     /// The deadlocks that were reported last.
@@ -206,6 +208,7 @@ impl Core {
             rings_hung: false,
             events,
             allowance: Allowance::default(),
+            reading_since: None,
             lock_table: None,
             deadlocks: Vec::new(),
         };

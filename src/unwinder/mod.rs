@@ -223,12 +223,6 @@ pub trait Unwinder {
         false
     }
 
-    /// Whether the process has code that a runtime moves or replaces: a stack may no longer be
-    /// nameable some time after it was copied.
-    fn has_generated_code(&self) -> bool {
-        false
-    }
-
     /// Returns what a blocked thread waits for by the records of its runtime; see
     /// [`Generated::blocker`].
     fn blocker(&mut self, _sp: u64) -> Option<RawBlocker> {

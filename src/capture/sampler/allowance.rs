@@ -53,6 +53,14 @@ impl Allowance {
         self.used_up |= self.saved <= 0;
     }
 
+    /// Takes the CPU time of all reads since the last refill, ns: by the clock they may have taken
+    /// longer, while others ran on the core.
+    pub fn correct(&mut self, cpu: Ns) {
+        self.saved = self.saved.saturating_add_unsigned(self.spent.saturating_sub(cpu));
+        self.spent = self.spent.min(cpu);
+        self.used_up &= self.saved < AT_ONCE;
+    }
+
     pub fn allows_reading(&self) -> bool {
         !self.used_up && self.spent < self.limit
     }
@@ -66,6 +74,18 @@ impl Allowance {
 mod tests {
     use super::*;
     use crate::model::vocabulary::frame::SECOND;
+
+    #[test]
+    fn time_that_others_had_the_core_is_not_spent() {
+        let mut allowance = Allowance { saved: MAX_SAVED, ..Allowance::default() };
+        allowance.spend(2 * MAX_SAVED.unsigned_abs());
+        assert!(!allowance.allows_reading());
+        allowance.correct(1_000);
+        assert_eq!((allowance.saved, allowance.used_up), (MAX_SAVED - 1_000, false));
+        allowance.spend(MAX_SAVED.unsigned_abs());
+        allowance.correct(Ns::MAX);
+        assert!(allowance.used_up && allowance.saved < 0, "what was spent stays so");
+    }
 
     #[test]
     fn reading_takes_a_small_share_of_the_time() {

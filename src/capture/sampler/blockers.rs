@@ -9,7 +9,7 @@ use crate::capture::sampler::Core;
 use crate::capture::sampler::allowance::Allowance;
 use crate::capture::sampler::wait_schedule::{Due, Wait, WaitSchedule};
 use crate::capture::thread_scan::ThreadScan;
-use crate::clock::thread_cpu;
+use crate::clock::{monotonic, thread_cpu};
 use crate::model::vocabulary::blocker::{BlockerKind, RawBlocker, RawHolder};
 use crate::model::vocabulary::event::{Event, Observation, Seen, Syscall};
 use crate::model::vocabulary::frame::{Ns, SECOND};
@@ -184,6 +184,9 @@ impl Core {
                 }
             }
         }
+        if let Some(begin) = self.reading_since.take() {
+            self.allowance.correct(thread_cpu().saturating_sub(begin));
+        }
         self.events = events;
     }
 
@@ -277,11 +280,14 @@ impl Core {
         call: &Syscall,
         now: Ns,
     ) -> Option<RawBlocker> {
-        let begin = thread_cpu();
+        // Asking for CPU time takes as long as a short read. So it is asked for all of a tick, and
+        // each read is timed by the clock.
+        self.reading_since.get_or_insert_with(thread_cpu);
+        let begin = monotonic();
         let process = &mut self.processes[index];
         let unwinder = process.unwinder.as_mut();
         let found = process.blockers.read(tid, call, &mut process.scan, unwinder, now);
-        let took = thread_cpu().saturating_sub(begin).max(1);
+        let took = monotonic().saturating_sub(begin).max(1);
         let is_first = process.blockers.reads < FIRST_READS;
         process.blockers.reads += u32::from(is_first);
         self.allowance.spend(if is_first { took.min(FIRST_READ) } else { took });

@@ -133,7 +133,11 @@ impl Core {
             (ThreadKey::unknown(process.target.pid()), RawName::default())
         };
         let (thread, of_thread) = process.scan.identify_sampled(tid, at).unwrap_or_else(unknown);
-        self.rounds.sampled(at, process.unwinder.has_generated_code());
+        self.rounds.sampled(at);
+        if walk.end == Some(Marker::CodeReplaced) {
+            // The sooner a stack is walked, the more likely its code is still there.
+            self.rounds.prompt(at);
+        }
         let name = name.unwrap_or(of_thread);
         count_walk(walk, &mut self.losses);
         self.events.push(Event::Observation(Observation {

@@ -103,6 +103,8 @@ pub struct Code {
     read_at: Option<Instant>,
     /// The mappings were read during this walk.
     of_this_walk: bool,
+    /// There was a walk since the mappings were read.
+    walked: bool,
     /// Number of reads of the mappings.
     pub readings: u64,
     cost: Duration,
@@ -142,6 +144,7 @@ impl Code {
             lost: false,
             read_at: None,
             of_this_walk: false,
+            walked: false,
             readings: 0,
             cost: Duration::ZERO,
             images: BTreeMap::new(),

@@ -239,10 +239,6 @@ impl<M: ReadMemory> Unwinder for FramehopUnwinder<M> {
         self.runtime.found.is_some()
     }
 
-    fn has_generated_code(&self) -> bool {
-        self.runtime.found.is_some()
-    }
-
     fn blocker(&mut self, sp: u64) -> Option<RawBlocker> {
         self.runtime.found.as_deref_mut()?.blocker(sp)
     }

@@ -26,6 +26,7 @@ impl Code {
     /// Starts a walk; reads the mappings again when it is time.
     pub fn refresh(&mut self, now: Instant) {
         self.of_this_walk = false;
+        self.walked = true;
         // Reports of what a read would show may still be pending; then reads are made between
         // walks.
         let due =
@@ -50,7 +51,8 @@ impl Code {
             let age = now.duration_since(at);
             match reported {
                 _ if self.lost || self.maps.is_full() => age >= self.cost * SHARE_UNKNOWN,
-                true => self.is_old(age),
+                // Without walks nothing can be wrong, and all new code is reported.
+                true => self.walked && self.is_old(age),
                 false => age >= self.cost * SHARE_UNREPORTED,
             }
         });
@@ -172,6 +174,7 @@ impl Code {
         let maps = (self.source)().unwrap_or_default();
         self.read_at = Some(now);
         self.of_this_walk = true;
+        self.walked = false;
         self.readings += 1;
         self.cost = now.elapsed();
         // Code generated at run time is patched in place.
