@@ -1,25 +1,27 @@
 //! Rows of the task iterator. Our own program in the kernel writes them, but the target chooses
-//! names and registers. Input: 8 bytes for the offset of our time namespace's clock, then the bytes
-//! that one read returns.
+//! names and registers. Input: 8 bytes each for the offset of our time namespace's clock and for that
+//! of the scheduler's, then the bytes that one read returns.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sampletop::capture::bpf::rows::{Copied, KERNEL_LARGEST, LARGEST, ROW, SLOTS, What, decode};
+use sampletop::capture::bpf::rows::{
+    Clocks, Copied, KERNEL_LARGEST, LARGEST, ROW, SLOTS, What, decode,
+};
 use sampletop_fuzz::{Input, within};
 
 fuzz_target!(|data: &[u8]| {
     let mut input = Input(data);
-    let offset = input.u64() as i64;
+    let clocks = Clocks { boot: input.u64() as i64, scheduler: input.u64() };
     let bytes = input.0;
     within(200, || {
-        let Ok(rows) = decode(bytes, offset) else {
+        let Ok(rows) = decode(bytes, clocks) else {
             assert_ne!(bytes.len() % ROW, 0, "whole rows are never refused");
             return;
         };
         assert_eq!(rows.len() * ROW, bytes.len());
         for row in rows {
             assert!(b"RSDTtXZPI".contains(&row.state), "{}", row.state);
-            assert!(row.name.bytes().len() <= 15);
+            assert!(row.name.bytes().len() <= 15 && row.left_core <= row.at);
             if let What::Blocked(blocked) = row.what {
                 assert!(
                     blocked.slot < SLOTS

@@ -1,9 +1,9 @@
 //! How long a round is: the time from one scan of the threads to the next.
 //!
-//! The kernel takes samples of running code by itself, with their times, and they wait in its rings.
-//! So the scan need not be as frequent as the samples: each round costs a wake-up, cold caches and a
-//! core that a saturated machine has no time for. What a longer round costs is the number of looks
-//! at waits, see the table in docs/design/capture.md.
+//! The kernel takes samples of running code by itself, with their times, and they wait in its
+//! rings. So the scan need not be as frequent as the samples: each round costs a wake-up, cold
+//! caches, and a core that a saturated machine has no time for. What a longer round costs is the
+//! number of looks at waits, see docs/design/capture.md.
 
 use crate::model::vocabulary::frame::{Ns, SECOND};
 

@@ -182,6 +182,7 @@ fn a_stack_without_a_slot_is_late_and_taken_the_next_time() {
                 start: 3,
                 name,
                 counters,
+                left_core: 0,
                 state: b'S',
                 what,
             },

@@ -77,8 +77,8 @@ fn life(random: &mut Random, run: Ns, short: Ns, long: Ns) -> Vec<(Act, Ns)> {
     acts
 }
 
-/// Returns the wall time of running, waiting for a core, and the waits in 20 and 21, as parts of the
-/// truth.
+/// Returns the wall time of running, waiting for a core, and the waits in 20 and 21, as parts of
+/// the truth.
 fn observed(acts: &[(Act, Ns)], random: &mut Random, round: Ns) -> [f64; 4] {
     let mut recorder = Recorder::new(START, Limits::default());
     let observe = |at: Ns, seen, stack: Option<u64>, counters| {

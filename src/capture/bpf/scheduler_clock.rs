@@ -3,9 +3,9 @@
 //!
 //! No call reads the scheduler's clock. But sampletop's own thread was put on its core before it
 //! made a pass, and the kernel has the time of that: the program in the kernel subtracts it from
-//! CLOCK_MONOTONIC. What it finds is too much by the time from then to the first thread of the pass.
-//! So the least of several passes counts. CLOCK_MONOTONIC is adjusted and drifts away from the
-//! scheduler's clock, by some 50 us a second, so old ones do not count.
+//! CLOCK_MONOTONIC. What it finds is too much by the time from then to the first thread of the
+//! pass. So the least of several passes counts. CLOCK_MONOTONIC is adjusted and drifts away from
+//! the scheduler's clock, by some 50 us a second, so old ones do not count.
 
 /// Number of passes.
 const NEWEST: usize = 16;

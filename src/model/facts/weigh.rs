@@ -3,8 +3,8 @@
 //!
 //! * Wall time: between two readings of a thread's counters, on-CPU samples have its run time and
 //!   its run delay (booked as `rdy`), and the wait observed at the end has the rest. Without
-//!   counters the span since a thread's last observation is booked to the new one's stack and state.
-//!   An observation of a running thread without a stack does not count. A thread without a new
+//!   counters the span since a thread's last observation is booked to the new one's stack and
+//!   state. An observation of a running thread without a stack does not count. A thread without a new
 //!   observation was blocked and did not run until its process's newest tick.
 //! * CPU time: each difference of the thread's own counter is shared among the on-CPU samples
 //!   between the two readings. Without samples it is carried for 10 s, then booked to a marker.

@@ -10,8 +10,8 @@ use super::*;
 ///
 /// A wait that is observed stands for the time from one look to the next, as a sample stands for a
 /// period: then each gets its time on average, however short it is. It cannot have more than there
-/// is. So what others leave is kept for those that would have too little: what runs surrounds short
-/// waits. The more is kept, the later it is shown.
+/// is. So what others leave is kept for those that would have too little, because the thread ran
+/// before and after them. The more is kept, the later it is shown.
 const MAX_OWED: u64 = 2;
 
 impl Thread {
@@ -93,8 +93,8 @@ impl Thread {
         self.settled = self.settled.max(at);
     }
 
-    /// Books at most `most` of the waiting that is owed: to the last stack, be it one in which the
-    /// thread waits or not.
+    /// Books at most `most` of the waiting that is owed to the last stack, which may be one in which
+    /// the thread ran.
     pub(super) fn book_owed(&mut self, most: Ns, rules: &Rules, buckets: &mut Buckets) {
         let wall = self.owed.wall.min(most);
         if wall > 0 {
