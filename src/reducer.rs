@@ -26,8 +26,8 @@ use crate::symbols::Symbols;
 /// Interval between drains. 25 wake-ups a second cost nearly nothing, and the ring holds events of
 /// a much longer time.
 const DRAIN_EVERY: Duration = Duration::from_millis(40);
-/// The interval if nothing is published and the last drain returned fewer than [`ALL_BUT_EMPTY`]
-/// events: then wake-ups are the main cost.
+/// The longest interval if the last drain returned fewer than [`ALL_BUT_EMPTY`] events: then
+/// wake-ups are the main cost.
 const REST: Duration = Duration::from_millis(100);
 const ALL_BUT_EMPTY: usize = 250;
 /// Time over which sampletop's own CPU use is averaged.
@@ -237,11 +237,6 @@ impl Worker {
             }
             let drained = self.drain();
             let any = drained > 0;
-            wait = if self.publication.is_none() && drained < ALL_BUT_EMPTY {
-                REST
-            } else {
-                DRAIN_EVERY
-            };
             self.used_ns.store(clock::thread_cpu(), Ordering::Relaxed);
             let now = Instant::now();
             if self.publication.is_some() && due.map_or(any, |due| now >= due) {
@@ -258,6 +253,13 @@ impl Worker {
                     );
                 }
             }
+            wait = match (&self.publication, due) {
+                _ if drained >= ALL_BUT_EMPTY => DRAIN_EVERY,
+                (None, _) => REST,
+                // Nothing has come yet, and the user waits for it.
+                (Some(_), None) => DRAIN_EVERY,
+                (Some(_), Some(due)) => due.saturating_duration_since(Instant::now()).min(REST),
+            };
         }
     }
 

@@ -261,7 +261,10 @@ fn one_monitor_is_one_row_and_who_waits_for_the_end_of_others_is_idle() {
             let stacks = record(pid, &more);
             let below: BTreeSet<_> = stacks
                 .lines()
-                .map(|line| line.split_once("Monitors.enter;").expect("they are in it").1)
+                .map(|line| {
+                    let found = line.split_once("Monitors.enter;");
+                    found.unwrap_or_else(|| panic!("{what}: not in it: {line}")).1
+                })
                 .map(|below| below.rsplit_once(' ').expect("a time").0)
                 .collect();
             assert_eq!(below, BTreeSet::from(["monitor enter"]), "{what}: {stacks}");

@@ -12,7 +12,7 @@ const MS: Ns = 1_000_000;
 /// A round while threads run.
 const BUSY: Ns = 50 * MS;
 /// A round while the targets stand still.
-const STILL: Ns = 100 * MS;
+const STILL: Ns = 125 * MS;
 /// The longest round, however much the interval is stretched: less than the time after which
 /// [`crate::model::facts::weigh`] takes silence for a gap.
 const LONGEST: Ns = 250 * MS;
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(length(&rounds, SECOND - 1, ALL), 10);
         rounds.sampled(2 * SECOND);
         assert_eq!(length(&rounds, 2 * SECOND + STILL_AFTER - 1, ALL), 50);
-        assert_eq!(length(&rounds, 2 * SECOND + STILL_AFTER, ALL), 100);
+        assert_eq!(length(&rounds, 2 * SECOND + STILL_AFTER, ALL), 125);
         assert_eq!(length(&rounds, 3 * SECOND, Means { bell: false, ..ALL }), 50);
         assert_eq!(length(&rounds, 3 * SECOND, Means { samples: false, ..ALL }), 10);
         rounds.prompt(3 * SECOND);

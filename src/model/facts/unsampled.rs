@@ -82,11 +82,14 @@ pub enum Unsampled {
         at: Ns,
         name: NameId,
         cpu: Ns,
-        /// How much of it is wall time, too, ns.
-        wall: Ns,
     },
     /// The thread was runnable; `ready` of the time it waited for a core.
-    Wall { from: Ns, till: Ns, name: NameId, ready: Ns },
+    Wall {
+        from: Ns,
+        till: Ns,
+        name: NameId,
+        ready: Ns,
+    },
 }
 
 struct Donor {
@@ -193,13 +196,9 @@ impl Donors {
     pub fn book(&mut self, left: &Unsampled, to: &Receiver, buckets: &mut Buckets) {
         let (thread, state) = (to.thread, RawState::Known(State::Run));
         match *left {
-            Unsampled::Cpu { at, name, cpu, wall } => {
-                let mut walls = Split::new(wall, cpu);
+            Unsampled::Cpu { at, name, cpu } => {
                 for (stack, name, part) in self.shares(to, name, at, cpu, to.period) {
-                    let key = FactKey::new(thread, name, stack, state);
-                    buckets.entry(at, &key).cpu_ns += part;
-                    let wall = walls.next(part);
-                    buckets.spread(&key, at.saturating_sub(wall), at, wall, 0);
+                    buckets.entry(at, &FactKey::new(thread, name, stack, state)).cpu_ns += part;
                 }
             }
             Unsampled::Wall { from, till, name, ready } => {

@@ -3,16 +3,16 @@
 //!
 //! * Wall time: between two readings of a thread's counters, on-CPU samples have its run time and
 //!   its run delay (booked as `rdy`), and the wait observed at the end has the rest. Without
-//!   counters the span since a thread's last observation is booked to the new one's stack and
-//!   state. An observation of a running thread without a stack does not count. A thread without a new
-//!   observation was blocked and did not run until its process's newest tick.
+//!   counters the span since a thread's last observation is booked to the new one. An observation
+//!   of a running thread without a stack does not count. A thread without a new observation was
+//!   blocked and did not run until its process's newest tick.
 //! * CPU time: each difference of the thread's own counter is shared among the on-CPU samples
 //!   between the two readings. Without samples it is carried for 10 s, then booked to a marker.
 //!   Time that only the process's clock counted is booked to the marker `ThreadsGone`.
 //! * A thread's observed life lasts from its first observation to its exit. An exec starts a new
 //!   one. Its wall time sums to exactly that.
 //! * An observation that arrives late, with a time before the thread's last one, gets the time of
-//!   the last one. It is a hit and gets its share of CPU time, but no wall time.
+//!   the last one. It is a hit and gets its share of the run time.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

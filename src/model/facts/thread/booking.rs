@@ -9,14 +9,14 @@ use super::*;
 /// Maximum waiting that stays owed where a wait was observed, in times from one look to the next.
 ///
 /// A wait that is observed stands for the time from one look to the next, as a sample stands for a
-/// period: then each gets its time on average, however short it is. It cannot have more than there
-/// is. So what others leave is kept for those that would have too little, because the thread ran
-/// before and after them. The more is kept, the later it is shown.
+/// period: then each gets its time on average, however short it is. It cannot have more than
+/// there is. So what others leave is kept for those that would have too little, because the thread
+/// ran before and after them. The more is kept, the later it is shown.
 const MAX_OWED: u64 = 2;
 
 impl Thread {
-    /// Processes a reading of the counters at `at`. `seen_off_core`: the thread was observed then in
-    /// the stack of `doing`, off its core.
+    /// Processes a reading of the counters at `at`. `seen_off_core`: the thread was observed then
+    /// off its core, in the stack of `doing`.
     pub(super) fn settle(
         &mut self,
         counters: Counters,
@@ -93,44 +93,58 @@ impl Thread {
         self.settled = self.settled.max(at);
     }
 
-    /// Books at most `most` of the waiting that is owed to the last stack, which may be one in which
-    /// the thread ran.
+    /// Books at most `most` of the waiting that is owed. It goes to the last stack, which may be
+    /// one in which the thread ran.
     pub(super) fn book_owed(&mut self, most: Ns, rules: &Rules, buckets: &mut Buckets) {
         let wall = self.owed.wall.min(most);
         if wall > 0 {
             self.owed.wall -= wall;
             self.owed.from = self.settled;
-            self.book_as_last(self.settled.saturating_sub(wall), self.settled, rules, buckets);
+            let ready = self.take_delay(wall);
+            let from = self.settled.saturating_sub(wall);
+            self.book_as_last(from, self.settled, ready, rules, buckets);
         }
+    }
+
+    /// Takes the run delay that is not booked, at most `most`.
+    fn take_delay(&mut self, most: Ns) -> Ns {
+        let ready = self.delay.min(most);
+        self.delay -= ready;
+        ready
     }
 
     /// Books the time from the last reading or observation to `till`, for which no observation will
     /// come.
     pub(super) fn rest(&mut self, till: Ns, rules: &Rules, buckets: &mut Buckets) {
         if till > self.settled {
-            self.book_as_last(self.settled, till, rules, buckets);
+            let ready = self.take_delay(till - self.settled);
+            self.book_as_last(self.settled, till, ready, rules, buckets);
             self.settled = till;
         }
     }
 
-    /// Books a span to what the thread did last. A wait, or the stack of a sample, continues. A
-    /// thread that was woken and has not run since is ready in its waiting stack. One observed
-    /// running without a sample becomes [`Unsampled`].
-    fn book_as_last(&mut self, from: Ns, till: Ns, rules: &Rules, buckets: &mut Buckets) {
+    /// Books a span to what the thread did last; `ready` of it was run delay. A wait, or the stack
+    /// of a sample, continues. A thread that was woken and has not run since is ready in its
+    /// waiting stack. One observed running without a sample becomes [`Unsampled`].
+    fn book_as_last(
+        &mut self,
+        from: Ns,
+        till: Ns,
+        ready: Ns,
+        rules: &Rules,
+        buckets: &mut Buckets,
+    ) {
         let (key, wait) = match self.doing {
             Doing::Waits(wait) if !self.running => (self.wait_fact(&wait), Some(wait.from)),
             Doing::Waits(wait) if !self.moved => (self.fact(wait.stack, READY), None),
             Doing::Ran { stack, .. } if !self.running => (self.fact(stack, RUN), None),
             _ if rules.kernel_visible => {
-                let ready = self.delay.min(till - from);
-                self.delay -= ready;
                 self.outcome.unsampled.push(Unsampled::Wall { from, till, name: self.name, ready });
                 return;
             }
             _ => (self.fact(rules.markers.kernel_not_visible, RUN), None),
         };
-        buckets.wall(&key, from, till, self.delay, wait);
-        self.delay = self.delay.saturating_sub(till - from);
+        buckets.wall(&key, from, till, ready, wait);
     }
 
     /// Handles kernel time that is not visible. CPU time without samples was spent in the kernel,
@@ -193,7 +207,8 @@ impl Thread {
     }
 
     /// Assigns CPU time that was counted at or before `before`. Queued samples get it first. The
-    /// rest becomes [`Outcome::unsampled`], or kernel time where that is not visible.
+    /// rest becomes [`Outcome::unsampled`], its wall time being the last stack's, or kernel time
+    /// where that is not visible.
     pub(super) fn expire(&mut self, before: Ns, rules: &Rules, buckets: &mut Buckets) {
         if self.carried.front().is_none_or(|first| first.at > before) {
             return;
@@ -204,7 +219,10 @@ impl Thread {
         {
             self.carried.pop_front();
             if rules.kernel_visible {
-                self.outcome.unsampled.push(Unsampled::Cpu { at, name: self.name, cpu, wall });
+                self.outcome.unsampled.push(Unsampled::Cpu { at, name: self.name, cpu });
+                if wall > 0 {
+                    self.book_as_last(at.saturating_sub(wall), at, 0, rules, buckets);
+                }
             } else {
                 let key = self.fact(rules.markers.kernel_not_visible, RUN);
                 buckets.entry(at, &key).cpu_ns += cpu;

@@ -423,7 +423,7 @@ proptest! {
         let mut donors = donors(&samples);
         let mut buckets = buckets();
         let (from, name) = (START + MS, NAME);
-        donors.book(&Unsampled::Cpu { at: from, name, cpu, wall: 0 }, &receiver(tid), &mut buckets);
+        donors.book(&Unsampled::Cpu { at: from, name, cpu }, &receiver(tid), &mut buckets);
         let till = from + wall;
         donors.book(&Unsampled::Wall { from, till, name, ready }, &receiver(tid), &mut buckets);
         let sums = booked(&mut buckets);
