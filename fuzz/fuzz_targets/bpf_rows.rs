@@ -1,6 +1,6 @@
 //! Rows of the task iterator. Our own program in the kernel writes them, but the target chooses
-//! names and registers. Input: 8 bytes each for the offset of our time namespace's clock and for that
-//! of the scheduler's, then the bytes that one read returns.
+//! names and registers. Input: 8 bytes for the offset of our time namespace's clock, 8 for that of
+//! the scheduler's, then the bytes that one read returns.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
