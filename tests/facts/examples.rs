@@ -4,7 +4,7 @@
 use super::support::*;
 use sampletop::model::facts::recorder::Limits;
 use sampletop::model::projection::settings::Range;
-use sampletop::model::vocabulary::event::{Event, Observation, Seen, Tick};
+use sampletop::model::vocabulary::event::{Event, Observation, Seen, Syscall, Tick};
 use sampletop::model::vocabulary::frame::RawName;
 
 #[test]
@@ -54,6 +54,27 @@ fn waits_that_were_not_observed_are_owed_to_the_next_one() {
     feed.blocked(110, 1, EPOLL, 30, counters(149, 5, 21));
     feed.tick(110);
     assert!(feed.rows().contains(&"t1 30 poll wall=56 cpu=0 hits=2/0 longest=20@80".into()));
+}
+
+#[test]
+fn a_wait_begins_when_the_thread_left_its_core() {
+    let mut feed = Feed::new();
+    feed.running(0, 1, counters(0, 0, 1));
+    feed.tick(0);
+    feed.on_cpu(5, 1, 20);
+    let mut wait = Observation::new(
+        START + 50 * MS,
+        thread(1),
+        RawName::new(b"t1"),
+        Seen::Blocked(Syscall { number: EPOLL, args: [0; 6] }),
+    );
+    (wait.counters, wait.stack) = (counters(12, 0, 1), vec![code(30), code(1)]);
+    wait.wait_began = Some(START + 12 * MS);
+    feed.recorder.apply(&Event::Observation(wait));
+    feed.ticks(40, 100);
+    let expected =
+        ["t1 20 run wall=12 cpu=12 hits=1/1", "t1 30 poll wall=88 cpu=0 hits=1/0 longest=88@12"];
+    assert_eq!(feed.rows(), expected);
 }
 
 #[test]

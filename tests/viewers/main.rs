@@ -362,6 +362,7 @@ fn hostile() -> Snapshot {
                 .collect(),
             recovered: false,
             blocker: None,
+            wait_began: None,
         }));
     }
     for raw in recorder.take_unnamed() {
