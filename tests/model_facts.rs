@@ -7,8 +7,8 @@ mod facts {
     pub mod history;
     pub mod on_core;
     pub mod properties;
-    pub mod rounds;
     pub mod simulator;
     pub mod support;
+    pub mod tick_intervals;
     pub mod unsampled;
 }

@@ -131,7 +131,7 @@ pub fn encode(event: &Event, out: &mut Vec<u64>) {
         Event::Tick(tick) => {
             let l = &tick.losses;
             out.extend([tick.at, u64::from(tick.pid), tick.late_ns]);
-            out.extend([tick.interval_ns, tick.round_ns]);
+            out.extend([tick.interval_ns, tick.tick_interval_ns]);
             out.push(tick.process_cpu_ns.unwrap_or(0));
             out.extend([l.samples, l.dropped, l.truncated, l.torn, l.unwind_failed, l.recovered]);
             out.extend([
@@ -364,7 +364,7 @@ fn decode_observation(words: &mut Words<'_>, seen: u64, flags: u64) -> Option<Ob
 
 fn decode_tick(words: &mut Words<'_>, flags: u64) -> Option<Tick> {
     let (at, pid, late_ns) = (words.take()?, words.take()? as u32, words.take()?);
-    let (interval_ns, round_ns) = (words.take()?, words.take()?);
+    let (interval_ns, tick_interval_ns) = (words.take()?, words.take()?);
     let process_cpu = words.take()?;
     Some(Tick {
         at,
@@ -372,7 +372,7 @@ fn decode_tick(words: &mut Words<'_>, flags: u64) -> Option<Tick> {
         late_ns,
         process_cpu_ns: (flags & HAS_PROCESS_CPU != 0).then_some(process_cpu),
         interval_ns,
-        round_ns,
+        tick_interval_ns,
         losses: Losses {
             samples: words.take()?,
             dropped: words.take()?,
@@ -463,7 +463,7 @@ mod tests {
     fn tick() -> impl Strategy<Value = Event> {
         (any::<(u64, u32, u64, Option<u64>, u64, u64)>(), any::<[u64; 15]>()).prop_map(
             |(head, l)| {
-                let (at, pid, late_ns, process_cpu_ns, interval_ns, round_ns) = head;
+                let (at, pid, late_ns, process_cpu_ns, interval_ns, tick_interval_ns) = head;
                 let losses = Losses {
                     samples: l[0],
                     dropped: l[1],
@@ -487,7 +487,7 @@ mod tests {
                     late_ns,
                     process_cpu_ns,
                     interval_ns,
-                    round_ns,
+                    tick_interval_ns,
                     losses,
                 })
             },

@@ -10,11 +10,11 @@ pub mod governor;
 pub mod kernel_ring;
 pub mod perf;
 pub mod ptrace;
-pub mod rounds;
 mod sampler;
 pub mod schedule;
 pub mod stack_reader;
 pub mod thread_scan;
+pub mod tick_interval;
 
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, Sender, channel};

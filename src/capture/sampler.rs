@@ -37,15 +37,16 @@ use crate::capture::event_ring::Writer;
 use crate::capture::governor::Pace;
 use crate::capture::perf::{COUNTERS_LAG, PerfCounts};
 use crate::capture::ptrace::StopCounts;
-use crate::capture::rounds::{Means, Rounds};
 use crate::capture::sampler::allowance::Allowance;
 use crate::capture::sampler::process::Process;
 use crate::capture::schedule::{Random, Schedule};
+use crate::capture::tick_interval::{Support, TickInterval};
 use crate::capture::{Control, Plan, Status, Walkers};
 use crate::clock::{cpu_of_process, monotonic};
 use crate::model::vocabulary::event::{Event, Losses, Tick};
 use crate::model::vocabulary::frame::{Ns, SECOND, ThreadKey};
 use crate::process::blockers::LockTable;
+use crate::process::privileges;
 use crate::process::target::{AttachError, Target};
 use crate::process::threads::{Descriptors, raise_descriptor_limit};
 
@@ -72,9 +73,9 @@ pub struct Core {
     schedule: Schedule,
     /// Interval of samples in force, ns.
     interval: Ns,
-    rounds: Rounds,
-    /// A sample will wake us.
-    listening: bool,
+    tick_interval: TickInterval,
+    /// The next sample wakes the sampler.
+    wakes_on_sample: bool,
     pace: Pace,
     own_child: bool,
     /// One stack of each thread is wanted.
@@ -108,6 +109,8 @@ pub struct Core {
     first: Option<Ns>,
     /// A target may have executed another program since that was checked.
     execs_unknown: bool,
+    /// The caller has fewer rights than sampletop.
+    borrowed_rights: bool,
     /// CPU time of the sampler thread, and when it was read: a system call.
     own_cpu: (Ns, Ns),
     /// A perf descriptor hung up. Polling it would end every wait at once.
@@ -181,8 +184,8 @@ impl Core {
             backend,
             schedule: Schedule::new(interval, Random::seeded(), begin),
             interval,
-            rounds: Rounds::new(begin),
-            listening: false,
+            tick_interval: TickInterval::new(begin),
+            wakes_on_sample: false,
             pace: Pace::new(interval, plan.overhead),
             own_child: plan.own_child,
             once: plan.once,
@@ -204,6 +207,7 @@ impl Core {
             second_due: begin,
             first: None,
             execs_unknown: true,
+            borrowed_rights: privileges::borrowed(),
             own_cpu: (0, 0),
             rings_hung: false,
             events,
@@ -256,7 +260,7 @@ impl Core {
             if !self.is_observing() {
                 continue;
             }
-            if woken.bell {
+            if woken.sample {
                 self.schedule.hasten(now);
             }
             if now >= self.schedule.due() {
@@ -315,9 +319,9 @@ impl Core {
         fds.extend(
             living.map(|process| PollFd::from_borrowed_fd(process.target.pidfd(), PollFlags::IN)),
         );
-        let bell = fds.len();
-        if let Some(bpf) = self.backend.bpf.as_ref().filter(|_| self.listening) {
-            fds.push(PollFd::from_borrowed_fd(bpf.bell(), PollFlags::IN));
+        let wakeup = fds.len();
+        if let Some(bpf) = self.backend.bpf.as_ref().filter(|_| self.wakes_on_sample) {
+            fds.push(PollFd::from_borrowed_fd(bpf.wakeup(), PollFlags::IN));
         }
         let rings = fds.len();
         if let Some(perf) =
@@ -334,8 +338,8 @@ impl Core {
             fds[rings..].iter().any(|fd| fd.revents().intersects(PollFlags::HUP | PollFlags::ERR));
         let woken = Woken {
             control: any(&fds[0]),
-            ended: fds[1..bell].iter().any(any),
-            bell: fds[bell..rings].iter().any(any),
+            ended: fds[1..wakeup].iter().any(any),
+            sample: fds[wakeup..rings].iter().any(any),
             ring: fds[rings..].iter().any(any),
         };
         self.rings_hung |= hung;
@@ -380,7 +384,7 @@ impl Core {
         }
         let at = monotonic();
         let from = self.schedule.resume(at);
-        self.rounds.prompt(at);
+        self.tick_interval.prompt(at);
         self.force_full_scan();
         self.events.push(Event::Gap { from: from.max(self.floor), at });
         self.run_perf();
@@ -402,37 +406,35 @@ impl Core {
     /// Sets the interval of samples, and with it that of ticks.
     fn set_interval(&mut self, interval: Ns) {
         self.interval = interval.max(1);
-        self.schedule.set_interval(self.round(monotonic()));
+        self.schedule.set_interval(self.next_tick_interval(monotonic()));
         if let Some(perf) = &mut self.backend.perf {
             perf.set_interval(between_samples(self.interval, self.once));
         }
         self.publish_status();
     }
 
-    /// Returns the length of a round from now on.
-    fn round(&self, now: Ns) -> Ns {
+    fn next_tick_interval(&self, now: Ns) -> Ns {
         let samples = self.backend.perf.is_some() && !self.once && !self.ending;
-        let means = Means { samples, bell: self.backend.bpf.is_some() };
-        self.rounds.length(now, self.interval, self.pace.asked(), means)
+        let support = Support { samples, wakeup: self.backend.bpf.is_some() };
+        self.tick_interval.next(now, self.interval, self.pace.asked(), support)
     }
 
     /// Plans the next tick by what this one has found.
-    fn plan_round(&mut self, now: Ns) {
+    fn plan_tick(&mut self, now: Ns) {
         let moved = self.processes.iter().flat_map(|process| &process.moved);
-        self.rounds.ran(now, moved.map(|moved| moved.ran).sum());
-        let round = self.round(now);
-        if round != self.schedule.interval() {
-            self.schedule.set_interval(round);
+        self.tick_interval.ran(now, moved.map(|moved| moved.ran).sum());
+        let next = self.next_tick_interval(now);
+        if next != self.schedule.interval() {
+            self.schedule.set_interval(next);
         }
-        let listening = round > self.interval && self.rounds.is_still(now);
         if let Some(bpf) = &mut self.backend.bpf {
-            if self.listening {
-                bpf.silence_bell();
+            if self.wakes_on_sample {
+                bpf.end_wakeup();
             }
-            if listening {
-                bpf.ring_at_sample();
+            self.wakes_on_sample = next > self.interval && self.tick_interval.is_idle(now);
+            if self.wakes_on_sample {
+                bpf.request_wakeup();
             }
-            self.listening = listening;
         }
     }
 
@@ -483,10 +485,17 @@ impl Core {
         if let Some(interval) = self.pace.observe(tick_at, losses.sampler_cpu_ns) {
             self.set_interval(interval);
         }
-        self.plan_round(tick_at);
+        self.plan_tick(tick_at);
     }
 
-    fn send_ticks(&mut self, at: Ns, round_ns: Ns, late_ns: Ns, losses: Losses, second: bool) {
+    fn send_ticks(
+        &mut self,
+        at: Ns,
+        tick_interval_ns: Ns,
+        late_ns: Ns,
+        losses: Losses,
+        second: bool,
+    ) {
         for index in 0..self.processes.len() {
             let process = &self.processes[index];
             let pid = process.pid();
@@ -503,7 +512,7 @@ impl Core {
                 late_ns,
                 process_cpu_ns,
                 interval_ns: self.interval,
-                round_ns,
+                tick_interval_ns,
                 losses,
             }));
         }
@@ -520,8 +529,8 @@ fn between_samples(interval: Ns, once: bool) -> Ns {
 struct Woken {
     control: bool,
     ended: bool,
-    /// A target runs again.
-    bell: bool,
+    /// A sample was taken, and one was to wake the sampler.
+    sample: bool,
     ring: bool,
 }
 

@@ -1,5 +1,5 @@
 //! When to observe: ticks with jitter, their lateness, and gaps without observation. The interval
-//! here is that of ticks, which is a round: see [`crate::capture::rounds`].
+//! here is that of ticks: see [`crate::capture::tick_interval`].
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -39,7 +39,7 @@ impl Random {
 /// Timing of a tick that begins now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TickTiming {
-    /// Planned time since the tick before, without jitter, ns.
+    /// Planned time since the tick before, without jitter, ns. For a hastened tick the actual one.
     pub planned: Ns,
     /// Lateness against the plan, ns.
     pub late: Ns,
@@ -56,13 +56,22 @@ pub struct Schedule {
     /// Time of the next tick.
     due: Ns,
     last: Ns,
+    /// The next tick is sooner than planned.
+    hastened: bool,
     random: Random,
 }
 
 impl Schedule {
     /// Makes a schedule whose first tick is due at once.
     pub fn new(interval: Ns, random: Random, now: Ns) -> Schedule {
-        Schedule { interval: interval.max(1), longest: interval, due: now, last: now, random }
+        Schedule {
+            interval: interval.max(1),
+            longest: interval,
+            due: now,
+            last: now,
+            hastened: false,
+            random,
+        }
     }
 
     pub fn interval(&self) -> Ns {
@@ -80,14 +89,20 @@ impl Schedule {
         self.due = self.last + self.step();
     }
 
-    /// Makes the next tick due now.
+    /// Makes the next tick due now, if it is not yet.
     pub fn hasten(&mut self, now: Ns) {
-        self.due = self.due.min(now);
+        if now < self.due {
+            (self.due, self.hastened) = (now, true);
+        }
     }
 
     /// Begins a tick and plans the next one. A tick that is more than an interval late is not made
     /// up for.
     pub fn begin(&mut self, now: Ns) -> TickTiming {
+        let planned = match std::mem::take(&mut self.hastened) {
+            true => now.saturating_sub(self.last),
+            false => self.interval,
+        };
         let late = now.saturating_sub(self.due);
         let unseen = now.saturating_sub(self.last);
         let gap_from = (unseen > SECOND.max(5 * self.longest)).then_some(self.last);
@@ -97,7 +112,7 @@ impl Schedule {
         let from = if missed { now } else { self.due };
         self.due = from + self.step();
         self.last = now;
-        TickTiming { planned: self.interval, late, missed, gap_from }
+        TickTiming { planned, late, missed, gap_from }
     }
 
     /// Ends a pause that began at the last tick; the next tick is due now. Returns the start of the
@@ -143,6 +158,20 @@ mod tests {
         // The sum of 10,000 uniform steps of +-1 ms: standard deviation 58 ms; 5 of them.
         let error = previous.abs_diff(ticks * 10 * MS);
         assert!(error < 290 * MS, "{error}");
+    }
+
+    #[test]
+    fn a_hastened_tick_was_planned_for_when_it_is() {
+        let mut schedule = Schedule::new(100 * MS, Random::from_seed(7), 0);
+        schedule.begin(0);
+        schedule.hasten(30 * MS);
+        assert_eq!(schedule.due(), 30 * MS);
+        let timing = schedule.begin(31 * MS);
+        assert_eq!((timing.planned, timing.late, timing.missed), (31 * MS, MS, false));
+        let due = schedule.due();
+        schedule.hasten(due + 1);
+        assert_eq!(schedule.due(), due, "it is due already");
+        assert_eq!(schedule.begin(due + 1).planned, 100 * MS);
     }
 
     #[test]

@@ -42,7 +42,7 @@ fn waits_that_were_not_observed_are_owed_to_the_next_one() {
     feed.on_cpu(80, 1, 21);
     feed.blocked(100, 1, EPOLL, 30, counters(140, 5, 20));
     feed.tick(100);
-    // It has waited for 25 and 30 ms. This wait stands for the 50 ms since the last look.
+    // It has waited for 25 and 30 ms. This wait stands for the 50 ms since the last tick.
     let expected = [
         "t1 20 rdy wall=5 cpu=0 hits=0/0",
         "t1 20 run wall=20 cpu=20 hits=1/1",
@@ -50,7 +50,7 @@ fn waits_that_were_not_observed_are_owed_to_the_next_one() {
         "t1 30 poll wall=50 cpu=0 hits=1/0 longest=20@80",
     ];
     assert_eq!(feed.rows(), expected);
-    // The rest is for waits that would have too little, at most two looks of it.
+    // The rest is for waits that would have too little, at most two such spans of it.
     feed.blocked(110, 1, EPOLL, 30, counters(149, 5, 21));
     feed.tick(110);
     assert!(feed.rows().contains(&"t1 30 poll wall=56 cpu=0 hits=2/0 longest=20@80".into()));

@@ -14,6 +14,20 @@ pub enum Act {
     Block { stack: u64, call: i32 },
 }
 
+impl Act {
+    /// Adds `done`, of the time that this takes, to the counters.
+    pub fn count(&self, done: Ns, counters: &mut Counters) {
+        match self {
+            Act::Run { .. } => {
+                counters.run_ns += done;
+                counters.runs += 1;
+            }
+            Act::Ready => counters.delay_ns += done,
+            Act::Block { .. } => {}
+        }
+    }
+}
+
 /// One thread from start to exit, as the kernel knows it. Times are ns since the session's start.
 #[derive(Clone, Debug)]
 pub struct Life {
@@ -36,14 +50,7 @@ impl Life {
         }
         for (act, length) in &self.acts {
             let done = (*length).min(at - began);
-            match act {
-                Act::Run { .. } => {
-                    counters.run_ns += done;
-                    counters.runs += 1;
-                }
-                Act::Ready => counters.delay_ns += done,
-                Act::Block { .. } => {}
-            }
+            act.count(done, &mut counters);
             began += done;
             if done < *length {
                 return (counters, Some(*act));

@@ -73,7 +73,7 @@ pub struct Programs {
     lists: Option<File>,
     again: HashMap<MapData, u32, u32>,
     targets: HashMap<MapData, u32, u32>,
-    bells: RingBuf<MapData>,
+    wakeups: RingBuf<MapData>,
     calls: u64,
 }
 
@@ -92,7 +92,7 @@ enum Word {
     Listed = 6,
     Rows = 7,
     Runnable = 8,
-    Asleep = 9,
+    Wakeup = 9,
     /// The first of two words.
     Ahead = 10,
 }
@@ -151,9 +151,9 @@ impl Programs {
             HashMap::try_from(map).map_err(|error| Refusal::new("opening the maps", &error))
         };
         let (again, targets) = (hash(&mut ebpf, "again")?, hash(&mut ebpf, "targets")?);
-        let bells = ebpf.take_map("bells").ok_or_else(missing("opening the maps"))?;
-        let bells =
-            RingBuf::try_from(bells).map_err(|error| Refusal::new("opening the maps", &error))?;
+        let wakeups = ebpf.take_map("wakeups").ok_or_else(missing("opening the maps"))?;
+        let wakeups =
+            RingBuf::try_from(wakeups).map_err(|error| Refusal::new("opening the maps", &error))?;
         let shared = |name, size| {
             let Some(Map::Array(map)) = ebpf.map(name) else {
                 return Err(missing("sharing the maps")());
@@ -164,27 +164,27 @@ impl Programs {
         let (order, stacks, list) =
             (shared("orders", 4096)?, shared("stacks", SLOTS * SLOT)?, shared("list", 4096)?);
         let lists = None;
-        Ok(Programs { ebpf, order, stacks, list, listed, lists, again, targets, bells, calls: 0 })
+        Ok(Programs { ebpf, order, stacks, list, listed, lists, again, targets, wakeups, calls: 0 })
     }
 
-    /// Makes the next sample ring the bell, once.
-    pub fn ring_at_sample(&mut self) {
-        self.order.set(Word::Asleep, 1);
+    /// Makes the next sample wake the sampler, once.
+    pub fn request_wakeup(&mut self) {
+        self.order.set(Word::Wakeup, 1);
     }
 
-    /// Returns the descriptor that becomes readable when the bell has rung.
-    pub fn bell(&self) -> BorrowedFd<'_> {
-        self.bells.as_fd()
+    /// Returns the descriptor that the requested wake-up makes readable.
+    pub fn wakeup(&self) -> BorrowedFd<'_> {
+        self.wakeups.as_fd()
     }
 
-    pub fn silence_bell(&mut self) {
-        self.order.set(Word::Asleep, 0);
-        while self.bells.next().is_some() {}
+    /// Withdraws the request, or accepts the wake-up.
+    pub fn end_wakeup(&mut self) {
+        self.order.set(Word::Wakeup, 0);
+        while self.wakeups.next().is_some() {}
     }
 
-    /// Returns the distance of the clocks as the last pass found it, at most some 100 us too much:
-    /// CLOCK_MONOTONIC minus the scheduler's clock, ns. `None` if it visited no thread. To be
-    /// called once a pass.
+    /// Returns CLOCK_MONOTONIC minus the scheduler's clock as of the last read, ns: too large by the
+    /// time from the sampler's arrival on its core to the first row. `None` without a row.
     pub fn take_ahead(&mut self) -> Option<u64> {
         let at = Word::Ahead as usize;
         let [low, high] =

@@ -5,7 +5,7 @@
 //! program.bpf.c    the programs that run in the kernel
 //! load             loads them, and accesses their maps
 //! rows             decodes what they report of a thread
-//! scheduler_clock  when a thread left its core, in our time
+//! scheduler_clock  distance of the scheduler's clock from ours
 //! ```
 //!
 //! A pass over all threads takes one read for each 132 rows, and one that finds the end. A thread
@@ -86,7 +86,7 @@ pub struct Bpf {
     buffer: Vec<u8>,
     filled: usize,
     missed: bool,
-    boot_offset: i64,
+    clocks: Clocks,
     scheduler: SchedulerClock,
 }
 
@@ -123,7 +123,7 @@ impl Bpf {
             buffer: vec![0; READ],
             filled: 0,
             missed: false,
-            boot_offset: boot_offset(),
+            clocks: Clocks { boot: boot_offset(), scheduler: u64::MAX },
             scheduler: SchedulerClock::default(),
         }
     }
@@ -235,10 +235,11 @@ impl Bpf {
             }
         };
         if let Some(ahead) = self.programs.take_ahead() {
-            self.scheduler.take(ahead);
+            self.scheduler.add(ahead);
+            self.clocks.scheduler = self.scheduler.ahead();
         }
-        let clocks = Clocks { boot: self.boot_offset, scheduler: self.scheduler.ahead() };
-        let first = rows::decode(&self.buffer[..self.filled], clocks).map(|mut rows| rows.next());
+        let first =
+            rows::decode(&self.buffer[..self.filled], self.clocks).map(|mut rows| rows.next());
         let Ok(first) = first else {
             self.filled = 0;
             return Err(io::Error::other("the BPF iterator returned a partial row"));
@@ -268,8 +269,7 @@ impl Bpf {
 
     /// Returns the rows of the last read, with their stacks.
     pub fn rows(&self) -> impl Iterator<Item = (Row, Copied<'_>)> {
-        let clocks = Clocks { boot: self.boot_offset, scheduler: self.scheduler.ahead() };
-        rows::decode(&self.buffer[..self.filled], clocks).into_iter().flatten().map(|row| {
+        rows::decode(&self.buffer[..self.filled], self.clocks).into_iter().flatten().map(|row| {
             let copied = match &row.what {
                 What::Blocked(blocked) | What::Ready(blocked) => self.programs.copied(blocked),
                 _ => Copied::default(),
@@ -278,18 +278,19 @@ impl Bpf {
         })
     }
 
-    /// Makes the next sample ring the bell, once.
-    pub fn ring_at_sample(&mut self) {
-        self.programs.ring_at_sample();
+    /// Makes the next sample wake the sampler, once.
+    pub fn request_wakeup(&mut self) {
+        self.programs.request_wakeup();
     }
 
-    /// Returns the descriptor that becomes readable when the bell has rung.
-    pub fn bell(&self) -> BorrowedFd<'_> {
-        self.programs.bell()
+    /// Returns the descriptor that the requested wake-up makes readable.
+    pub fn wakeup(&self) -> BorrowedFd<'_> {
+        self.programs.wakeup()
     }
 
-    pub fn silence_bell(&mut self) {
-        self.programs.silence_bell();
+    /// Withdraws the request, or accepts the wake-up.
+    pub fn end_wakeup(&mut self) {
+        self.programs.end_wakeup();
     }
 
     /// Makes later passes read threads that are runnable and wait for a core: [`What::Ready`].

@@ -9,7 +9,7 @@
 // `visit` does the same for a list of threads in one call (Linux 6.2: kernel functions that find a thread by its id).
 //
 // `is_target` is the filter of perf's cpu-clock events. It drops samples of other processes before they take room in our
-// rings, and wakes user space when a target runs again that has stood still.
+// rings, and wakes user space if that has asked for it.
 //
 // Only x86-64. What it shares with the other program is in kernel.bpf.h.
 
@@ -129,8 +129,8 @@ struct order {
     u32 rows;
     // Not 0: runnable threads that are off the core are read too.
     u32 runnable;
-    // Not 0: user space sleeps until a target runs. It sets this, and the first sample resets it.
-    u32 asleep;
+    // Not 0: the next sample wakes user space, and resets this.
+    u32 wakeup;
     // The least of CLOCK_MONOTONIC minus the time at which the reader itself was put on its core, by the scheduler's clock: never
     // less than the distance of these clocks.
     u64 ahead;
@@ -168,11 +168,11 @@ struct {
     TYPE(value, struct listed);
 } list SECTION(".maps");
 
-// Wakes user space: it polls this. Its contents mean nothing.
+// User space polls this ring. Its contents have no meaning.
 struct {
     NUMBER(type, MAP_RING);
     NUMBER(max_entries, 4096);
-} bells SECTION(".maps");
+} wakeups SECTION(".maps");
 
 // Sampled processes, by their ids in the initial namespace.
 struct {
@@ -481,9 +481,9 @@ int is_target(void *context)
     if (!bpf_map_lookup_elem(&targets, &process))
         return 0;
     order = bpf_map_lookup_elem(&orders, &zero);
-    if (order && order->asleep) {
-        order->asleep = 0;
-        bpf_ringbuf_output(&bells, &zero, sizeof(zero), RING_WAKE);
+    if (order && order->wakeup) {
+        order->wakeup = 0;
+        bpf_ringbuf_output(&wakeups, &zero, sizeof(zero), RING_WAKE);
     }
     return 1;
 }

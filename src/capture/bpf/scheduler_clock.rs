@@ -1,13 +1,12 @@
-//! The distance between CLOCK_MONOTONIC and the scheduler's clock, in which the kernel keeps the
-//! time at which a thread was put on its core.
+//! The distance between CLOCK_MONOTONIC and the scheduler's clock. By the latter the kernel keeps
+//! the time at which a thread was put on its core (`sched_info.last_arrival`).
 //!
-//! No call reads the scheduler's clock. But sampletop's own thread was put on its core before it
-//! made a pass, and the kernel has the time of that: the program in the kernel subtracts it from
-//! CLOCK_MONOTONIC. What it finds is too much by the time from then to the first thread of the
-//! pass. So the least of several passes counts. CLOCK_MONOTONIC is adjusted and drifts away from
-//! the scheduler's clock, by some 50 us a second, so old ones do not count.
+//! No call reads the scheduler's clock. But the kernel has that time of the sampler itself, and the
+//! program in the kernel subtracts it from CLOCK_MONOTONIC. The difference is too large by the time
+//! from there to the first thread of the pass, so the minimum of several passes counts.
+//! CLOCK_MONOTONIC is adjusted (NTP), so only the newest passes do.
 
-/// Number of passes.
+/// Number of passes that count.
 const NEWEST: usize = 16;
 
 pub struct SchedulerClock {
@@ -22,8 +21,8 @@ impl Default for SchedulerClock {
 }
 
 impl SchedulerClock {
-    /// Takes what a pass found, ns.
-    pub fn take(&mut self, ahead: u64) {
+    /// Adds the difference of a pass, ns.
+    pub fn add(&mut self, ahead: u64) {
         self.newest[self.next] = ahead;
         self.next = (self.next + 1) % NEWEST;
     }
@@ -43,10 +42,10 @@ mod tests {
     fn the_least_of_the_newest_passes_counts() {
         let mut clock = SchedulerClock::default();
         assert_eq!(clock.ahead(), u64::MAX);
-        clock.take(700);
-        (0..NEWEST as u64 - 1).for_each(|late| clock.take(720 + late));
+        clock.add(700);
+        (0..NEWEST as u64 - 1).for_each(|late| clock.add(720 + late));
         assert_eq!(clock.ahead(), 700);
-        clock.take(800);
+        clock.add(800);
         assert_eq!(clock.ahead(), 720, "700 is old");
     }
 }

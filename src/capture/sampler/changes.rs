@@ -11,14 +11,13 @@ use crate::clock::{cpu_of_process, monotonic};
 use crate::config::CaptureChoice;
 use crate::model::vocabulary::event::{Event, Seen};
 use crate::model::vocabulary::frame::Ns;
-use crate::process::privileges;
 use crate::process::target::{AttachError, Target};
 use crate::process::threads::raise_descriptor_limit;
 
 impl Core {
     /// Observes another process from now on, unless it has exited or access is no longer granted.
     pub(super) fn add(&mut self, target: Arc<Target>) {
-        self.rounds.prompt(monotonic());
+        self.tick_interval.prompt(monotonic());
         if self.processes.iter().any(|known| known.pid() == target.pid() && known.ended.is_none()) {
             return;
         }
@@ -56,7 +55,7 @@ impl Core {
 
     /// Adds the other processes to a backend that was opened with the process `first`.
     pub(super) fn backend_opened(&mut self, first: usize) -> Result<(), AttachError> {
-        self.rounds.prompt(monotonic());
+        self.tick_interval.prompt(monotonic());
         for index in 0..self.processes.len() {
             if index == first {
                 self.start_stopper(index)?;
@@ -117,7 +116,7 @@ impl Core {
 
     /// Handles an exec of a process.
     pub(super) fn handle_exec(&mut self, index: usize, at: Ns) {
-        self.rounds.prompt(at);
+        self.tick_interval.prompt(at);
         let process = &mut self.processes[index];
         let pid = process.pid();
         if std::mem::take(&mut process.before_exec) {
@@ -167,13 +166,12 @@ impl Core {
             // The next tick detects an exec.
             return;
         }
-        // Without a report nothing is proven to the one who may not look.
-        self.execs_unknown |= privileges::borrowed();
+        // Where observations may be forbidden to the caller, each exec is checked, reported or not.
+        self.execs_unknown |= self.borrowed_rights;
         self.detect_execs(at);
         for index in 0..self.processes.len() {
             let process = &mut self.processes[index];
-            if (process.ended.is_some() || process.exec_detector.between())
-                && privileges::borrowed()
+            if (process.ended.is_some() || process.exec_detector.between()) && self.borrowed_rights
             {
                 let pid = process.pid();
                 self.events
@@ -294,7 +292,7 @@ impl Core {
         let at = monotonic();
         // With borrowed capabilities the samples are dropped: they may be of a program that the
         // process executed last, and its permission can no longer be checked.
-        if !self.paused && !privileges::borrowed() {
+        if !self.paused && !self.borrowed_rights {
             self.drain(at);
             self.emit();
         }

@@ -129,14 +129,14 @@ impl Core {
         // The thread started and exited since the last scan. Only the clock of its process has its
         // time, and only this sample a stack.
         let unknown = || {
-            self.rounds.prompt(at);
+            self.tick_interval.prompt(at);
             (ThreadKey::unknown(process.target.pid()), RawName::default())
         };
         let (thread, of_thread) = process.scan.identify_sampled(tid, at).unwrap_or_else(unknown);
-        self.rounds.sampled(at);
+        self.tick_interval.sampled(at);
         if walk.end == Some(Marker::CodeReplaced) {
             // The sooner a stack is walked, the more likely its code is still there.
-            self.rounds.prompt(at);
+            self.tick_interval.prompt(at);
         }
         let name = name.unwrap_or(of_thread);
         count_walk(walk, &mut self.losses);

@@ -9,6 +9,7 @@
 //! fact         (process, thread, name, stack, state) -> weights; fact_table sums them
 //! buckets      writes history; history: reads it; packed, chunks: store it
 //! tables       interned stacks and names of frames; interner writes them
+//! tick_rhythm  the intervals achieved
 //! snapshot     an immutable view of all of it
 //! futex        the kind of a futex wait, by its callers
 //! observed_waits  what threads waited for, by look-ups beside the sampling
@@ -29,5 +30,6 @@ pub mod redacted;
 pub mod snapshot;
 pub mod tables;
 pub mod thread;
+pub mod tick_rhythm;
 pub mod unsampled;
 pub mod weigh;

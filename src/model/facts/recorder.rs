@@ -1,7 +1,6 @@
 //! Turns events into views: connects interning, weighing and history. Pure: all times are those of
 //! the events.
 
-use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -15,10 +14,11 @@ use crate::model::facts::interner::{Carrier, Interner, MAX_STACKS};
 use crate::model::facts::snapshot::{Deadlock, ThreadNow};
 use crate::model::facts::tables::{Blocker, BlockerId, Holder, NameId, Named, Tables};
 use crate::model::facts::thread::{Seen, What};
+use crate::model::facts::tick_rhythm::TickRhythm;
 use crate::model::facts::weigh::{Markers, Weigher};
 use crate::model::vocabulary::blocker::{RawBlocker, RawHolder};
 use crate::model::vocabulary::event::{self, Event, Losses, Observation, Tick};
-use crate::model::vocabulary::frame::{Marker, Ns, RawFrame, RawName, SECOND, ThreadKey};
+use crate::model::vocabulary::frame::{Marker, Ns, RawFrame, RawName, ThreadKey};
 use crate::model::vocabulary::state::{RawState, State};
 use crate::model::vocabulary::text::{NAME_CAP, clean};
 
@@ -52,26 +52,13 @@ pub struct View {
     pub late_p99_ns: u64,
     /// Means over the last 5 s.
     pub interval_achieved_ns: u64,
-    pub round_ns: u64,
+    pub tick_interval_ns: u64,
     pub deadlocks: Arc<[Deadlock]>,
 }
-
-/// A tick, and for how many intervals of samples it was made.
-struct Beat {
-    at: Ns,
-    samples: f64,
-}
-
-/// Number of the newest ticks that are kept: their lateness for its 99th percentile, their times
-/// for the achieved interval.
-const TICKS_KEPT: usize = 1_000;
 
 /// Number of outermost frames that identify a thread's work: its start routine and that one's
 /// callee.
 const OUTERMOST: usize = 2;
-
-/// Time over which the achieved interval is averaged.
-const ACHIEVED_OVER: Ns = 5 * SECOND;
 
 pub struct Recorder {
     limits: Limits,
@@ -82,9 +69,7 @@ pub struct Recorder {
     losses: Losses,
     /// The losses at the start of the history.
     losses_before: Losses,
-    late: VecDeque<Ns>,
-    /// The newest ticks, newest last.
-    rhythm: VecDeque<Beat>,
+    rhythm: TickRhythm,
     /// Time of the newest tick; the ticks of all processes in one interval have the same time.
     newest_tick: Option<Ns>,
     /// The threads' last states when sampling ended.
@@ -119,8 +104,7 @@ impl Recorder {
             ticks: 0,
             losses: Losses::default(),
             losses_before: Losses::default(),
-            late: VecDeque::new(),
-            rhythm: VecDeque::new(),
+            rhythm: TickRhythm::default(),
             newest_tick: None,
             closed: None,
             classes: FxHashMap::default(),
@@ -161,7 +145,7 @@ impl Recorder {
             }
             Event::Deadlocks { at, cycles } => self.set_deadlocks(*at, cycles),
             Event::Gap { from, at } => {
-                self.rhythm.clear();
+                self.rhythm.gap();
                 self.weigher.gap(*from, *at);
             }
         }
@@ -291,37 +275,9 @@ impl Recorder {
         self.losses = tick.losses;
         if self.newest_tick.replace(tick.at) != Some(tick.at) {
             self.ticks += 1;
-            self.round_ended(tick);
+            self.rhythm.add(tick);
         }
         self.weigher.tick(tick);
-    }
-
-    /// Returns the mean time for one of what `parts` says that a tick was for, ns; 0 if unknown.
-    fn achieved(&self, parts: impl Fn(&Beat) -> f64) -> Ns {
-        let Some((first, last)) = self.rhythm.front().zip(self.rhythm.back()) else { return 0 };
-        let parts: f64 = self.rhythm.iter().skip(1).map(parts).sum();
-        if parts > 0.0 { (last.at.saturating_sub(first.at) as f64 / parts) as Ns } else { 0 }
-    }
-
-    fn round_ended(&mut self, tick: &Tick) {
-        self.late.push_back(tick.late_ns);
-        if self.late.len() > TICKS_KEPT {
-            self.late.pop_front();
-        }
-        let times = &mut self.rhythm;
-        // A tick is never sooner than the samples it is for.
-        let round = tick.round_ns.max(tick.interval_ns).max(1);
-        times.push_back(Beat {
-            at: tick.at,
-            samples: round as f64 / tick.interval_ns.max(1) as f64,
-        });
-        // Two ticks define an interval, however long.
-        while times.len() > TICKS_KEPT
-            || (times.len() > 2
-                && times.front().is_some_and(|first| first.at + ACHIEVED_OVER < tick.at))
-        {
-            times.pop_front();
-        }
     }
 
     /// Defines the text of a thread name that a runtime gave. Must come before the first
@@ -395,9 +351,9 @@ impl Recorder {
             losses: self.losses.since(&self.losses_before),
             folded_facts: buckets.folded() + refused,
             dropped_buckets: buckets.dropped(),
-            late_p99_ns: percentile_99(&self.late),
-            interval_achieved_ns: self.achieved(|beat| beat.samples),
-            round_ns: self.achieved(|_| 1.0),
+            late_p99_ns: self.rhythm.late_p99(),
+            interval_achieved_ns: self.rhythm.interval(),
+            tick_interval_ns: self.rhythm.tick_interval(),
             deadlocks: self.deadlocks.clone(),
         }
     }
@@ -434,16 +390,6 @@ impl Markers {
             threads_gone: interner.marker(Marker::ThreadsGone),
         }
     }
-}
-
-/// Returns the smallest value that at least 99 % do not exceed; 0 for no values.
-fn percentile_99(values: &VecDeque<Ns>) -> Ns {
-    let mut values: Vec<Ns> = values.iter().copied().collect();
-    if values.is_empty() {
-        return 0;
-    }
-    let nth = (values.len() * 99).div_ceil(100) - 1;
-    *values.select_nth_unstable(nth).1
 }
 
 #[cfg(test)]

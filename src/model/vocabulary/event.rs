@@ -58,7 +58,7 @@ pub struct Observation {
     pub recovered: bool,
     /// What a blocked thread waits for, where that could be read and proven.
     pub blocker: Option<RawBlocker>,
-    /// When a blocked thread left its core, where the kernel tells it. A few hundred us off.
+    /// When a blocked thread left its core, where the kernel reports it.
     pub wait_began: Option<Ns>,
 }
 
@@ -148,8 +148,8 @@ pub struct Tick {
     pub process_cpu_ns: Option<u64>,
     /// Interval of samples now in force, ns (the governor may have stretched it).
     pub interval_ns: u64,
-    /// Planned time from the tick before, ns: as long as that interval or longer.
-    pub round_ns: u64,
+    /// Planned time since the tick before, ns: as long as that interval or longer.
+    pub tick_interval_ns: u64,
     /// Losses and costs since the session began.
     pub losses: Losses,
 }
@@ -163,7 +163,7 @@ impl Tick {
             late_ns: 0,
             process_cpu_ns: None,
             interval_ns: 10_000_000,
-            round_ns: 10_000_000,
+            tick_interval_ns: 10_000_000,
             losses: Losses::default(),
         }
     }

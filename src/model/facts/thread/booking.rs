@@ -2,16 +2,16 @@
 //!
 //! The counters say how long the thread ran, waited for a core, and waited. Each part waits for
 //! what stands for it: run time is carried to the next on-CPU samples, waiting is owed to the next
-//! wait that is observed. So no part depends on how often the thread was looked at.
+//! wait that is observed. So no part depends on the tick interval.
 
 use super::*;
 
-/// Maximum waiting that stays owed where a wait was observed, in times from one look to the next.
+/// Maximum waiting that stays owed where a wait was observed, in spans from tick to tick.
 ///
-/// A wait that is observed stands for the time from one look to the next, as a sample stands for a
-/// period: then each gets its time on average, however short it is. It cannot have more than
-/// there is. So what others leave is kept for those that would have too little, because the thread
-/// ran before and after them. The more is kept, the later it is shown.
+/// An observed wait stands for one such span, as a sample stands for a period: so each has its time
+/// on average, however short it is. But no wait can get more than there is. So what others leave is
+/// kept for those that would get too little, because the thread ran before and after them. The more
+/// is kept, the later it is shown.
 const MAX_OWED: u64 = 2;
 
 impl Thread {

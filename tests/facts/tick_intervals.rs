@@ -1,5 +1,5 @@
-//! Rounds that are longer than the interval of samples: what a thread does between two looks is not
-//! seen, and still every stack has its time.
+//! Tick intervals that are longer than the sampling interval: what a thread does between two
+//! observations is not known, and still every stack has its time.
 
 use sampletop::model::facts::recorder::{Limits, Recorder};
 use sampletop::model::vocabulary::event::{Counters, Event, Observation, Seen, Syscall, Tick};
@@ -42,14 +42,7 @@ impl Walk<'_> {
             let (act, length) = self.acts[0];
             let done = (at - self.began).min(length);
             let mut counters = self.counters;
-            match act {
-                Act::Run { .. } => {
-                    counters.run_ns += done;
-                    counters.runs += 1;
-                }
-                Act::Ready => counters.delay_ns += done,
-                Act::Block { .. } => {}
-            }
+            act.count(done, &mut counters);
             if done < length {
                 return (counters, act);
             }
@@ -79,7 +72,7 @@ fn life(random: &mut Random, run: Ns, short: Ns, long: Ns) -> Vec<(Act, Ns)> {
 
 /// Returns the wall time of running, waiting for a core, and the waits in 20 and 21, as parts of
 /// the truth.
-fn observed(acts: &[(Act, Ns)], random: &mut Random, round: Ns) -> [f64; 4] {
+fn observed(acts: &[(Act, Ns)], random: &mut Random, tick_interval: Ns) -> [f64; 4] {
     let mut recorder = Recorder::new(START, Limits::default());
     let observe = |at: Ns, seen, stack: Option<u64>, counters| {
         Event::Observation(Observation {
@@ -89,35 +82,39 @@ fn observed(acts: &[(Act, Ns)], random: &mut Random, round: Ns) -> [f64; 4] {
         })
     };
     let mut life = Walk { acts, began: 0, counters: Counters::default() };
-    let (mut sample, mut look, mut last) = (INTERVAL / 2, 0, None);
-    while look < SPAN {
-        while sample < look {
+    let (mut sample, mut tick, mut last) = (INTERVAL / 2, 0, None);
+    while tick < SPAN {
+        while sample < tick {
             if let (_, Act::Run { stack }) = life.at(sample) {
                 recorder.apply(&observe(sample, Seen::OnCpu, Some(stack), None));
             }
             sample += INTERVAL * 997 / 1000;
         }
-        let (counters, act) = life.at(look);
+        let (counters, act) = life.at(tick);
         match act {
             Act::Run { .. } | Act::Ready => {
-                recorder.apply(&observe(look, Seen::Running, None, Some(counters)));
+                recorder.apply(&observe(tick, Seen::Running, None, Some(counters)));
                 last = None;
             }
             Act::Block { stack, call } if last != Some(counters) => {
                 let seen = Seen::Blocked(Syscall { number: call, args: [0; 6] });
-                recorder.apply(&observe(look, seen, Some(stack), Some(counters)));
+                recorder.apply(&observe(tick, seen, Some(stack), Some(counters)));
                 last = Some(counters);
             }
             Act::Block { .. } => {}
         }
-        let tick = Tick { interval_ns: INTERVAL, round_ns: round, ..Tick::new(START + look, PID) };
-        recorder.apply(&Event::Tick(tick));
-        look += (round as f64 * (0.9 + 0.2 * random.next())) as Ns;
+        let end = Tick {
+            interval_ns: INTERVAL,
+            tick_interval_ns: tick_interval,
+            ..Tick::new(START + tick, PID)
+        };
+        recorder.apply(&Event::Tick(end));
+        tick += (tick_interval as f64 * (0.9 + 0.2 * random.next())) as Ns;
     }
-    recorder.close(START + look);
+    recorder.close(START + tick);
     let (mut truth, mut began) = ([0.0; 4], 0);
     for (act, length) in acts {
-        let length = (*length).min(look.saturating_sub(began));
+        let length = (*length).min(tick.saturating_sub(began));
         began += length;
         let place = match act {
             Act::Run { .. } => 0,
@@ -142,15 +139,15 @@ fn observed(acts: &[(Act, Ns)], random: &mut Random, round: Ns) -> [f64; 4] {
 }
 
 #[test]
-fn every_stack_has_its_wall_time_however_long_a_round_is() {
+fn every_stack_has_its_wall_time_at_every_tick_interval() {
     let mut random = Random(1);
     let mut figures = Vec::new();
-    for round in [INTERVAL, 3 * INTERVAL, 5 * INTERVAL, 10 * INTERVAL] {
+    for tick_interval in [INTERVAL, 3 * INTERVAL, 5 * INTERVAL, 10 * INTERVAL] {
         for (run, short, long) in [(4, 2, 30), (1, 1, 200), (20, 3, 5), (100, 4, 10)] {
             let shares: Vec<[f64; 4]> = (0..LIVES)
                 .map(|_| {
                     let life = life(&mut random, run * MS, short * MS, long * MS);
-                    observed(&life, &mut random, round)
+                    observed(&life, &mut random, tick_interval)
                 })
                 .collect();
             for place in 0..4 {
@@ -158,7 +155,7 @@ fn every_stack_has_its_wall_time_however_long_a_round_is() {
                 let square = |share: &[f64; 4]| (share[place] - mean) * (share[place] - mean);
                 let variance = shares.iter().map(square).sum::<f64>() / (LIVES - 1) as f64;
                 figures.push((
-                    round / MS,
+                    tick_interval / MS,
                     run,
                     short,
                     long,
