@@ -33,8 +33,8 @@ use crate::process::code_generations::CodeMapping;
 
 /// Maximum size of all rings together, bytes.
 const ALL_RINGS: usize = 32 << 20;
-/// Maximum size of the ring of one CPU, bytes: sixteen samples, more than there are between two ticks at
-/// 100 Hz.
+/// Maximum size of the ring of one CPU, bytes: sixteen samples, more than there are between two
+/// ticks at 100 Hz.
 const LARGEST_RING: usize = 1 << 20;
 /// The same for a plain user. 512 KiB and its control page are exactly what perf_event_mlock_kb
 /// grants per CPU.

@@ -1,6 +1,6 @@
 //! The backend `bpf`: its cost and its reports, beyond what `perf` guarantees too.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use sampletop::capture::bpf::rows::{Row, What};
@@ -8,6 +8,7 @@ use sampletop::capture::bpf::{Bpf, Counts, Repeats, Single, Visit, VisitMethod, 
 use sampletop::capture::stack_reader::StackReader;
 use sampletop::capture::thread_scan::parked_rotation::{self, PARKED_AFTER, RESTLESS};
 use sampletop::capture::thread_scan::{ScanContext, Stacks, ThreadScan};
+use sampletop::config::CaptureChoice;
 use sampletop::model::vocabulary::event::{Event, Losses, Seen};
 use sampletop::model::vocabulary::frame::{Ns, ThreadKey};
 use sampletop::process::memory::Memory;
@@ -534,5 +535,35 @@ fn all_ways_to_visit_a_thread_tell_the_same() {
         let reported: std::collections::BTreeSet<u32> =
             rows.iter().map(|(row, _)| row.tid).collect();
         assert!(rows.len() == 3 && reported == some.into(), "{reported:?}");
+    }
+}
+
+/// The program's own clock says when it went to sleep.
+#[test]
+fn a_wait_begins_when_the_thread_left_its_core() {
+    if !works() {
+        return;
+    }
+    let program = build("sleeps.c", "began", &["-O1"]);
+    for burn in [1, 20] {
+        let mut target = Running::start(&program, &[&burn.to_string()]);
+        let (_sampler, mut reader) = start(&target, CaptureChoice::Bpf, 10);
+        let events = read_for(&mut reader, Duration::from_secs(5));
+        let began: BTreeSet<Ns> = scan(&events).filter_map(|seen| seen.wait_began).collect();
+        target.child.kill().expect("it runs");
+        let lines = target.lines.by_ref().map(|line| line.expect("text"));
+        let slept: Vec<Ns> = lines.map(|line| line.parse().expect("a time")).collect();
+        let error = |began: &Ns| {
+            let slept = slept.iter().min_by_key(|slept| slept.abs_diff(*began))?;
+            Some(*began as i64 - *slept as i64)
+        };
+        let mut errors: Vec<i64> = began.iter().filter_map(error).collect();
+        errors.sort_unstable();
+        assert!(errors.len() >= 10, "{} waits", errors.len());
+        // Run time lacks what the hypervisor took, so some waits begin too early.
+        assert!(errors[errors.len() / 4] >= -200_000, "{errors:?}");
+        // Another thread may have the core between the program's clock and its sleep, but mostly
+        // has not.
+        assert!(errors[errors.len() / 2] < 1_000_000, "{errors:?}");
     }
 }

@@ -79,8 +79,8 @@ fn the_interval_is_stretched_while_ticks_cost_too_much() {
     assert_eq!(interval(&events), Some(50 * MS));
     let times: Vec<Ns> =
         events.iter().filter(|event| matches!(event, Event::Tick(_))).map(time_of).collect();
-    // Each tick interval is 250 ms, up to a tenth more or less. The standard deviation of the mean of 40 is
-    // below 2.3 ms; the bound is over 5 standard deviations of uniform jitter.
+    // Each tick interval is 250 ms, up to a tenth more or less. The standard deviation of the mean
+    // of 40 is below 2.3 ms; the bound is over 5 standard deviations of uniform jitter.
     let mean = (times[times.len() - 1] - times[0]) / (times.len() as Ns - 1);
     assert!(mean >= 238 * MS, "{mean} ns from tick to tick");
     let ran = |who: &str| {

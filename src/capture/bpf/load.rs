@@ -164,7 +164,21 @@ impl Programs {
         let (order, stacks, list) =
             (shared("orders", 4096)?, shared("stacks", SLOTS * SLOT)?, shared("list", 4096)?);
         let lists = None;
-        Ok(Programs { ebpf, order, stacks, list, listed, lists, again, targets, wakeups, calls: 0 })
+        let mut programs = Programs {
+            ebpf,
+            order,
+            stacks,
+            list,
+            listed,
+            lists,
+            again,
+            targets,
+            wakeups,
+            calls: 0,
+        };
+        // The kernel's maps begin with zeros, which would count as a distance.
+        let _ = programs.take_ahead();
+        Ok(programs)
     }
 
     /// Makes the next sample wake the sampler, once.
@@ -183,8 +197,8 @@ impl Programs {
         while self.wakeups.next().is_some() {}
     }
 
-    /// Returns CLOCK_MONOTONIC minus the scheduler's clock as of the last read, ns: too large by the
-    /// time from the sampler's arrival on its core to the first row. `None` without a row.
+    /// Returns CLOCK_MONOTONIC minus the scheduler's clock as of the last read, ns: too large by
+    /// the time from the sampler's arrival on its core to the first row. `None` without a row.
     pub fn take_ahead(&mut self) -> Option<u64> {
         let at = Word::Ahead as usize;
         let [low, high] =

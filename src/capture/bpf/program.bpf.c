@@ -42,7 +42,7 @@ static long (*bpf_copy_from_user_task)(void *to, u32 size, const void *from, voi
 
 struct sched_entity {
     u64 sum_exec_runtime;
-    // When the thread was last put on a core.
+    // The run time when the thread was put on its core.
     u64 prev_sum_exec_runtime;
 } RELOCATED;
 struct sched_info {
