@@ -18,6 +18,7 @@
 //! kernel_entry           functions at which a thread enters the kernel
 //! safepoint              safepoint stops of a Java virtual machine
 //! shown_stacks           the shown frames of each stack
+//! projector              makes projections, and keeps what the next one can use again
 //! tree, nodes, totals    the tree and its sums; methods, lines, columns: tables
 //! now                    what the threads do now: busy or waiting for work
 //! observed               what the threads were found to wait for
@@ -62,6 +63,7 @@ mod nodes;
 mod now;
 mod observed;
 mod places;
+mod projector;
 mod roles;
 mod row_order;
 mod rows;
@@ -91,9 +93,8 @@ use std::sync::{Arc, OnceLock};
 
 use rustc_hash::FxHashMap;
 
-use crate::model::facts::snapshot::{Session, Snapshot, Target};
 use crate::model::facts::tables::Location;
-use crate::model::projection::settings::{Grouping, Metric, Settings};
+use crate::model::projection::settings::Metric;
 use crate::model::vocabulary::frame::{Ns, ThreadKey, ThreadKind};
 
 pub(in crate::model) use base_marks::mark as base_mark;
@@ -118,6 +119,7 @@ pub use nodes::Siblings;
 pub use now::Now;
 pub use observed::{CommonObject, ObservedPlace};
 pub use places::Place;
+pub use projector::{Projector, project};
 pub(in crate::model) use roles::role;
 pub use row_order::{Node, Ordered};
 pub use samples::{Frame, Sample, Samples, samples};
@@ -358,253 +360,5 @@ impl fmt::Debug for Projection {
             .field("nodes", &nodes.collect::<Vec<_>>())
             .field("methods", &self.methods())
             .finish()
-    }
-}
-
-/// Projects `snapshot`'s history under `settings`. A view that is redrawn repeatedly uses
-/// [`Projector`].
-pub fn project(snapshot: &Snapshot, settings: &Settings) -> Projection {
-    Projector::default().project(snapshot, settings)
-}
-
-/// Projects repeatedly and caches what rarely changes within a session: names of frames and
-/// threads, the filters' results for them, and the shown frames of stacks.
-///
-/// The result equals [`project`]'s, for any sequence of calls with ever newer snapshots. Data that
-/// another session or other settings make stale are dropped.
-#[derive(Default)]
-pub struct Projector {
-    session: Option<Arc<Session>>,
-    /// The settings that affect frames and stacks, and those that affect groups only, as text.
-    rules: (String, String),
-    rows: rows::Rows,
-    verdicts: filter::Verdicts,
-    groups: group::Groups,
-    /// Names of processes at the last projection grouped by process.
-    processes: Vec<(u32, Arc<str>)>,
-    facts: fact_reader::Scratch,
-    stacks: shown_stacks::ShownStacks,
-    trees: tree::Scratch,
-    /// Parts of the last trend: about as many follow.
-    part_count: usize,
-}
-
-impl Projector {
-    pub fn project(&mut self, snapshot: &Snapshot, settings: &Settings) -> Projection {
-        self.project_facts(snapshot, settings, None, &mut |f| {
-            snapshot.history.read_by_bucket(settings.range, snapshot.at, f)
-        })
-    }
-
-    /// Does the same; the result also knows the trends of rows, except over all time since the
-    /// start, whose facts have no time.
-    pub fn project_with_trends(&mut self, snapshot: &Snapshot, settings: &Settings) -> Projection {
-        let (range, at) = (settings.range, snapshot.at);
-        let slices = trend::Slices::new(&snapshot.history.buckets(range, at));
-        self.project_facts(snapshot, settings, slices, &mut |f| {
-            snapshot.history.read_by_bucket(range, at, f)
-        })
-    }
-
-    /// Does the same with facts from elsewhere; `snapshot` gives their names, `slices` those of
-    /// their buckets.
-    fn project_facts(
-        &mut self,
-        snapshot: &Snapshot,
-        settings: &Settings,
-        slices: Option<trend::Slices>,
-        facts: &mut fact_reader::ReadFacts<'_>,
-    ) -> Projection {
-        self.update(snapshot, settings);
-        let Projector {
-            rows,
-            verdicts,
-            groups,
-            facts: facts_scratch,
-            stacks,
-            trees: scratch,
-            part_count,
-            ..
-        } = self;
-        let mut shown =
-            fact_reader::Reader::new(snapshot, settings, rows, verdicts, groups, facts_scratch)
-                .with_trend(slices.map(|slices| trend::Trend::new(slices, *part_count)))
-                .read(facts);
-
-        // Ordered by thread.
-        let shown_threads = shown.seen.chunk_by(|a, b| a.thread == b.thread);
-        let shown_threads =
-            shown_threads.map(|seen| shown.threads[seen[0].thread as usize]).collect();
-        let now = Now::of(snapshot, verdicts, &shown_threads);
-
-        let parts = group_parts::parts(snapshot, settings, &shown, groups);
-        let mut rank = vec![0; groups.count()];
-        let mut heads = Vec::with_capacity(parts.len());
-        let mut members: Vec<group_parts::Part> = Vec::with_capacity(parts.len());
-        for (part, place) in parts.into_iter().zip(0..) {
-            rank[part.group as usize] = place;
-            let inner =
-                part.label.inner.as_ref().map(|name| rows.thread_row(name, settings.roll_up));
-            let same = members.last_mut().filter(|before| before.belongs_with(&part));
-            heads.push(tree::Head { group: part.group, joins: same.is_some(), inner });
-            match same {
-                Some(before) => before.join(part),
-                None => members.push(part),
-            }
-        }
-        // By group, and within it by stack: callers precede their callees, whatever the order of
-        // facts.
-        let cells = &shown.cells;
-        let order: Vec<u32> =
-            (0..).zip(cells).filter(|(_, c)| shown.is_shown(c)).map(|(at, _)| at).collect();
-        let order = fact_reader::by_counting(&order, snapshot.tables.stack_count().max(1), |at| {
-            cells[*at as usize].stack.0
-        });
-        let order = fact_reader::by_counting(&order, heads.len(), |at| {
-            rank[cells[*at as usize].group as usize]
-        });
-        let unnamed_ns = match snapshot.health.naming {
-            true => {
-                unnamed::unnamed_ns(&snapshot.tables, (cells, &shown.sums), order.iter().copied())
-            }
-            false => 0,
-        };
-        let woken = rows.wants_core_row(settings.roll_up);
-        let walker = shown_stacks::Walker { tables: &snapshot.tables, settings, rows, verdicts };
-        let builder = tree::Builder { walker, woken, stacks, scratch };
-        let trees = builder.build((cells, &shown.sums), &order, &heads);
-        let attached =
-            shown.seen.iter().map(|seen| (seen.thread, trees.attached[seen.cell as usize]));
-        let seen: Vec<(u32, u32)> = attached.filter(|(_, node)| *node != columns::NONE).collect();
-
-        let waited = std::mem::take(&mut shown.waited);
-        // By rank: the group that it is part of.
-        let member: Vec<u32> = (heads.iter())
-            .scan(0, |count, head| {
-                *count += u32::from(!head.joins);
-                Some(*count - 1)
-            })
-            .collect();
-        let member_of = |group: u32| member[rank[group as usize] as usize];
-        let time = std::mem::take(&mut shown.busy);
-        let names = (snapshot, &*rows, &*verdicts);
-        let named_after_threads = matches!(settings.grouping, Grouping::Rules | Grouping::Name);
-        let group_of = |group: u32| named_after_threads.then(|| member_of(group));
-        let busy = Busy::of(time, names, &shown, &trees.attached, group_of);
-        let (locks, locks_of_nodes) = waited.locks((snapshot, rows, verdicts), &trees.attached);
-        let deadlocks = locks::deadlocks(snapshot, rows, verdicts);
-        let holders = holders::holders(snapshot, rows, verdicts);
-        let observed = observed::observed(names, &shown);
-        let mut trend = shown.trend.take();
-        if let Some(trend) = &mut trend {
-            *part_count = trend.part_count();
-            let group_count = members.len() as u32;
-            trend.place(|cell| {
-                let cell_of = &shown.cells[cell as usize];
-                shown.is_shown(cell_of).then(|| match trees.attached[cell as usize] {
-                    columns::NONE => member_of(cell_of.group),
-                    node => group_count + node,
-                })
-            });
-        }
-
-        let busiest = shown.busiest.map(|busiest| Busiest {
-            name: snapshot.tables.name(busiest.name).clone(),
-            cpu_ns: busiest.cpu_ns,
-            thread: busiest.thread,
-        });
-
-        let mut total = Totals::default();
-        let mut groups = Vec::with_capacity(trees.groups.len());
-        for (tree, group_parts::Part { label, threads, .. }) in
-            trees.groups.into_iter().zip(members)
-        {
-            let name = label.name;
-            total.add(&tree.total);
-            groups.push(Group {
-                name,
-                threads,
-                total: tree.total,
-                own: tree.own,
-                first_root: tree.first_root,
-            });
-        }
-        let projection = Projection {
-            from: shown.from,
-            till: shown.till,
-            total,
-            hidden: shown.hidden,
-            only_idle: shown.only_idle,
-            now,
-            collectors_cpu_ns: shown.collectors_cpu_ns,
-            busy,
-            busiest,
-            unnamed_ns,
-            locks,
-            locks_of_nodes,
-            deadlocks,
-            holders,
-            observed,
-            groups,
-            nodes: trees.nodes,
-            seen,
-            threads: std::mem::take(&mut shown.threads),
-            methods: OnceLock::new(),
-            hottest: OnceLock::new(),
-            alone_in: OnceLock::new(),
-            trend,
-        };
-        shown.done(facts_scratch);
-        projection
-    }
-
-    /// Drops stale data and adds new frames and threads.
-    fn update(&mut self, snapshot: &Snapshot, settings: &Settings) {
-        if !self.session.as_ref().is_some_and(|known| Arc::ptr_eq(known, &snapshot.session)) {
-            *self = Projector { session: Some(snapshot.session.clone()), ..Projector::default() };
-        }
-        let filters = &settings.filters;
-        let frames = (
-            &filters.interesting,
-            &filters.focus,
-            &filters.ignore,
-            &filters.hide,
-            filters.no_kernel,
-        );
-        let by_frame = match &settings.grouping {
-            Grouping::Frame(pattern) => Some(pattern),
-            _ => None,
-        };
-        let rules = format!("{by_frame:?} {frames:?} {:?} {:?}", settings.idle_at, settings.whose);
-        let of_groups = format!("{:?} {:?}", settings.grouping, settings.rename);
-        let change = self.rows.update(&snapshot.tables);
-        self.rows.roll_up(settings.roll_up);
-        if self.rules.1 != of_groups {
-            self.rules.1 = of_groups;
-            self.groups.forget();
-        }
-        let change = match self.rules.0 == rules {
-            true => change,
-            false => rows::Change::Roles,
-        };
-        self.rules.0 = rules;
-        match change {
-            rows::Change::Nothing => {}
-            rows::Change::Names => self.verdicts.forget_paths(),
-            rows::Change::Roles => self.verdicts.forget(),
-        }
-        if change != rows::Change::Nothing {
-            self.stacks.forget();
-        }
-        let named = |target: &Target| (target.pid, Arc::clone(&target.command));
-        let by_process = matches!(settings.grouping, Grouping::Process);
-        // A process that executes another program gets its name.
-        if by_process && !snapshot.targets.iter().map(named).eq(self.processes.iter().cloned()) {
-            self.processes = snapshot.targets.iter().map(named).collect();
-            self.groups.forget();
-        }
-        self.groups.bound();
-        self.groups.update(snapshot, settings);
-        self.verdicts.update(&snapshot.tables, &self.rows, settings);
     }
 }

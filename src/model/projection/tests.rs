@@ -19,9 +19,9 @@ use std::sync::Arc;
 use super::*;
 use crate::model::facts::history::{FactKey, History, Weights};
 use crate::model::facts::interner::Interner;
-use crate::model::facts::snapshot::{Health, Session, Target};
+use crate::model::facts::snapshot::{Health, Session, Snapshot, Target};
 use crate::model::facts::tables::{FrameKind, Location, Named, Tier};
-use crate::model::projection::settings::{Filter, Filters, Metric};
+use crate::model::projection::settings::{Filter, Filters, Metric, Settings};
 use crate::model::vocabulary::frame::{FileId, FrameCode, RawFrame, RawName, ThreadKind};
 use crate::model::vocabulary::state::{RawState, State};
 
