@@ -489,12 +489,13 @@ fn all_ways_to_visit_a_thread_tell_the_same() {
     wait_until_all_sleep(pid);
     let mut bpf = Bpf::open().expect("it works");
     bpf.add(pid).expect("a process");
+    // Each pass measures the distance of the clocks that `left_core` is converted with.
     let without_time = |rows: Vec<(Row, Vec<u8>)>| {
         let rows = rows.into_iter().map(|(row, stack)| {
             let What::Blocked(mut blocked) = row.what else { panic!("all are parked: {row:?}") };
             assert_eq!((stack.is_empty(), stack.len()), (false, blocked.stack_bytes));
             blocked.slot = 0;
-            (row.tid, (Row { at: 0, what: What::Blocked(blocked), ..row }, stack))
+            (row.tid, (Row { at: 0, left_core: 0, what: What::Blocked(blocked), ..row }, stack))
         });
         let rows: BTreeMap<u32, (Row, Vec<u8>)> = rows.collect();
         assert_eq!(rows.len(), THREADS);
