@@ -207,10 +207,13 @@ fn go_tool_pprof_shows_the_same_numbers() {
     }
 }
 
+/// The seed of a session in which the frames that tests ask for have names.
+const NAMED: u64 = 1;
+
 #[test]
 fn labels_lines_and_remarks_are_there() {
     let dir = tempfile::tempdir().expect("a folder");
-    let snapshot = sessions::session(1, 120, false);
+    let snapshot = sessions::session(NAMED, 120, false);
     std::fs::write(dir.path().join("p.pb.gz"), written(&snapshot, &whole())).expect("written");
     let tags = go_tool(&["-tags", "-unit=ns", "p.pb.gz"], dir.path());
     for label in
@@ -370,7 +373,7 @@ fn mappings(file: &str, dir: &Path) -> BTreeSet<(String, String)> {
 #[test]
 fn several_builds_of_a_file_are_several_mappings() {
     let dir = tempfile::tempdir().expect("a folder");
-    let snapshot = sessions::session(1, 120, false);
+    let snapshot = sessions::session(NAMED, 120, false);
     std::fs::write(dir.path().join("p.pb.gz"), written(&snapshot, &whole())).expect("written");
     let mappings = mappings("p.pb.gz", dir.path());
     let of = |name: &str| -> Vec<&str> {

@@ -489,7 +489,8 @@ fn all_ways_to_visit_a_thread_tell_the_same() {
     wait_until_all_sleep(pid);
     let mut bpf = Bpf::open().expect("it works");
     bpf.add(pid).expect("a process");
-    // Each pass measures the distance of the clocks that `left_core` is converted with.
+    // The clock that `left_core` is converted with is known as well as the reader was put on its
+    // core shortly before a pass. This one does not sleep between them.
     let without_time = |rows: Vec<(Row, Vec<u8>)>| {
         let rows = rows.into_iter().map(|(row, stack)| {
             let What::Blocked(mut blocked) = row.what else { panic!("all are parked: {row:?}") };
