@@ -410,7 +410,7 @@ impl Worker {
             dropped_buckets,
             late_p99_ns,
             interval_achieved_ns,
-            tick_interval_ns,
+            visit_interval_ns,
             deadlocks,
         } = self.recorder.view();
         let mut targets = conditions.targets.to_vec();
@@ -429,7 +429,7 @@ impl Worker {
             ticks,
             losses,
             interval_achieved_ns,
-            tick_interval_ns,
+            visit_interval_ns,
             late_p99_ns,
             self_cpu_percent,
             total_cpu_percent,

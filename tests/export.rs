@@ -166,7 +166,7 @@ fn snapshot(mut recorder: Recorder, till: Ns) -> Snapshot {
             ticks: view.ticks,
             losses: view.losses,
             interval_achieved_ns: 10 * MS,
-            tick_interval_ns: 50 * MS,
+            visit_interval_ns: 50 * MS,
             late_p99_ns: 20_000,
             self_cpu_percent: 0.4,
             total_cpu_percent: 0.9,

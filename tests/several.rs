@@ -178,7 +178,7 @@ fn each_process_has_its_own_share() {
         }
         // A tick observes both.
         let (ticks, got) =
-            (profile["health"]["ticks"].as_f64(), profile["tick_interval_ms"].as_f64());
+            (profile["health"]["ticks"].as_f64(), profile["visit_interval_ms"].as_f64());
         let (ticks, got) = (ticks.expect("a count"), got.expect("a time"));
         assert!(
             (ticks * got - asked).abs() < 0.5 * asked,

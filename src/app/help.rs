@@ -109,9 +109,12 @@ pub fn measurement(
     };
     let asked = humantime::format_duration(interval);
     let got = (health.interval_achieved_ns + 500_000) / 1_000_000;
-    let ticks = health.tick_interval_ns.max(health.interval_achieved_ns) / 1_000_000;
+    let seen = health.visit_interval_ns.max(health.interval_achieved_ns) / 1_000_000;
     let late = losses.late;
-    line("interval", format!("{asked}, achieved {got} ms; a tick every {ticks} ms, {late} late"));
+    line(
+        "interval",
+        format!("{asked}, achieved {got} ms; threads seen every {seen} ms; {late} late"),
+    );
     line("samples", format!("{}; lost {}", losses.samples, losses.dropped));
     let (truncated, torn) = (share(losses.truncated), share(losses.torn));
     let early = share(losses.unwind_failed);

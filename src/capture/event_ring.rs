@@ -39,6 +39,7 @@ const RECOVERED: u64 = 4;
 const HAS_PROCESS_CPU: u64 = 8;
 const HAS_BLOCKER: u64 = 16;
 const HAS_WAIT_BEGAN: u64 = 32;
+const HAS_VISIT_INTERVAL: u64 = 64;
 
 /// Makes a ring of `words` u64 words. At least one record must fit: 64 Ki words are 512 KiB.
 pub fn channel(words: usize) -> (Writer, Reader) {
@@ -133,6 +134,7 @@ pub fn encode(event: &Event, out: &mut Vec<u64>) {
             out.extend([tick.at, u64::from(tick.pid), tick.late_ns]);
             out.extend([tick.interval_ns, tick.tick_interval_ns]);
             out.push(tick.process_cpu_ns.unwrap_or(0));
+            out.push(tick.visit_interval_ns.unwrap_or(0));
             out.extend([l.samples, l.dropped, l.truncated, l.torn, l.unwind_failed, l.recovered]);
             out.extend([
                 l.throttled,
@@ -143,7 +145,9 @@ pub fn encode(event: &Event, out: &mut Vec<u64>) {
                 l.sampler_cpu_ns,
             ]);
             out.extend([l.no_unwind_info, l.bad_unwind, l.outside_maps]);
-            (TICK, 0, if tick.process_cpu_ns.is_some() { HAS_PROCESS_CPU } else { 0 })
+            let has_clock = if tick.process_cpu_ns.is_some() { HAS_PROCESS_CPU } else { 0 };
+            let has_visit = if tick.visit_interval_ns.is_some() { HAS_VISIT_INTERVAL } else { 0 };
+            (TICK, 0, has_clock | has_visit)
         }
         Event::ThreadEnded { at, thread, counters } => {
             out.extend([*at, ids(thread), thread.start]);
@@ -365,7 +369,7 @@ fn decode_observation(words: &mut Words<'_>, seen: u64, flags: u64) -> Option<Ob
 fn decode_tick(words: &mut Words<'_>, flags: u64) -> Option<Tick> {
     let (at, pid, late_ns) = (words.take()?, words.take()? as u32, words.take()?);
     let (interval_ns, tick_interval_ns) = (words.take()?, words.take()?);
-    let process_cpu = words.take()?;
+    let (process_cpu, visit_interval) = (words.take()?, words.take()?);
     Some(Tick {
         at,
         pid,
@@ -373,6 +377,7 @@ fn decode_tick(words: &mut Words<'_>, flags: u64) -> Option<Tick> {
         process_cpu_ns: (flags & HAS_PROCESS_CPU != 0).then_some(process_cpu),
         interval_ns,
         tick_interval_ns,
+        visit_interval_ns: (flags & HAS_VISIT_INTERVAL != 0).then_some(visit_interval),
         losses: Losses {
             samples: words.take()?,
             dropped: words.take()?,
@@ -461,37 +466,38 @@ mod tests {
     }
 
     fn tick() -> impl Strategy<Value = Event> {
-        (any::<(u64, u32, u64, Option<u64>, u64, u64)>(), any::<[u64; 15]>()).prop_map(
-            |(head, l)| {
-                let (at, pid, late_ns, process_cpu_ns, interval_ns, tick_interval_ns) = head;
-                let losses = Losses {
-                    samples: l[0],
-                    dropped: l[1],
-                    truncated: l[2],
-                    torn: l[3],
-                    unwind_failed: l[4],
-                    recovered: l[5],
-                    throttled: l[6],
-                    late: l[7],
-                    stops: l[8],
-                    stops_blocked: l[9],
-                    stop_p99_ns: l[10],
-                    sampler_cpu_ns: l[11],
-                    no_unwind_info: l[12],
-                    bad_unwind: l[13],
-                    outside_maps: l[14],
-                };
-                Event::Tick(Tick {
-                    at,
-                    pid,
-                    late_ns,
-                    process_cpu_ns,
-                    interval_ns,
-                    tick_interval_ns,
-                    losses,
-                })
-            },
-        )
+        let head = any::<(u64, u32, u64, Option<u64>, u64, u64, Option<u64>)>();
+        (head, any::<[u64; 15]>()).prop_map(|(head, l)| {
+            let (at, pid, late_ns, process_cpu_ns, ..) = head;
+            let (.., interval_ns, tick_interval_ns, visit_interval_ns) = head;
+            let losses = Losses {
+                samples: l[0],
+                dropped: l[1],
+                truncated: l[2],
+                torn: l[3],
+                unwind_failed: l[4],
+                recovered: l[5],
+                throttled: l[6],
+                late: l[7],
+                stops: l[8],
+                stops_blocked: l[9],
+                stop_p99_ns: l[10],
+                sampler_cpu_ns: l[11],
+                no_unwind_info: l[12],
+                bad_unwind: l[13],
+                outside_maps: l[14],
+            };
+            Event::Tick(Tick {
+                at,
+                pid,
+                late_ns,
+                process_cpu_ns,
+                interval_ns,
+                tick_interval_ns,
+                visit_interval_ns,
+                losses,
+            })
+        })
     }
 
     fn event() -> impl Strategy<Value = Event> {

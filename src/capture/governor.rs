@@ -1,5 +1,5 @@
-//! Limits sampletop's own CPU use. Where sampling costs more than permitted, the interval is
-//! stretched. It is shortened again, slowly, once that is affordable.
+//! Limits sampletop's own CPU use. Where it costs more than permitted, an interval is stretched. It
+//! is shortened again, slowly, once that is affordable. [`pace`] says which interval.
 //!
 //! The governor is pure: times and CPU figures come from outside. Intervals are steps of a ladder
 //! (10, 15, 20, 30, 50, ... ms for 10 ms asked), so that the figure on the screen rarely changes.
@@ -8,32 +8,21 @@
 //! * It is stretched at once when the CPU time permitted in 5 s has been used up since the last
 //!   change, or in the last 5 s if that is later. The cost decides by how many steps.
 //! * It is shortened only after a time of patience, and only if the expected cost stays well below
-//!   the bound. The estimate takes the whole cost as that of ticks. But part of it does not depend
-//!   on the interval. So with less room one step is tried after a longer time.
+//!   the bound. The estimate takes too much of it to depend on the interval. So with less room one
+//!   step is tried after a longer time.
 //! * A shorter interval that soon proves too expensive is taken back. The patience doubles, and
 //!   from then on intervals shorten one step at a time. An interval that lasts halves the patience.
 
+pub mod pace;
+
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::model::vocabulary::frame::{Ns, SECOND};
-
-/// The bound of CPU use, and the CPU time that counts beside the sampler's.
-#[derive(Clone, Debug)]
-pub struct Overhead {
-    /// Percent of one core.
-    pub percent: f64,
-    /// CPU time of the reducer since it began, ns. Its thread writes it.
-    pub reducer_ns: Arc<AtomicU64>,
-}
 
 /// Time over which use is averaged, ns.
 const SPAN: Ns = 5 * SECOND;
 /// Time after the start that is not governed, ns: mappings are read and unwind tables loaded, once.
 const ATTACHING: Ns = SECOND;
-/// Maximum interval, ns.
-const LONGEST: Ns = 10 * SECOND;
 /// Share of the bound that a stretched interval aims at.
 const AIM: f64 = 0.9;
 /// Share of the bound below which the expected cost of a shorter interval must lie.
@@ -49,11 +38,22 @@ const TRY_AFTER: u64 = 6;
 /// Minimum time between recorded readings of use, ns.
 const NOTE_EVERY: Ns = SECOND / 4;
 
+/// The changes that a governor may make, and what they change.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct May {
+    pub stretch: bool,
+    pub shorten: bool,
+    /// Part of the cost that falls with a longer interval, 0 to 1: an estimate, at most.
+    pub part: f64,
+}
+
 /// Decides on the interval.
 pub struct Governor {
     /// CPU time that may be used, ns per ns.
     bound: f64,
     asked: Ns,
+    /// Maximum interval, ns, unless `asked` is longer.
+    longest: Ns,
     /// Step of the ladder above `asked`.
     step: u32,
     /// Readings (time, total CPU ns) since the last change, oldest first, up to
@@ -69,11 +69,13 @@ pub struct Governor {
 }
 
 impl Governor {
-    /// Makes a governor with a bound of `percent` of one core. `asked`: the shortest interval.
-    pub fn new(percent: f64, asked: Ns) -> Governor {
+    /// Makes a governor with a bound of `percent` of one core. `asked`: the shortest interval;
+    /// `longest`: the longest one, unless `asked` is longer.
+    pub fn new(percent: f64, asked: Ns, longest: Ns) -> Governor {
         Governor {
             bound: percent / 100.0,
             asked: asked.max(1),
+            longest,
             step: 0,
             used: VecDeque::new(),
             from: None,
@@ -91,11 +93,19 @@ impl Governor {
 
     /// Returns the interval in force.
     pub fn interval(&self) -> Ns {
-        rung(self.asked, self.step)
+        self.rung(self.step)
+    }
+
+    pub fn is_stretched(&self) -> bool {
+        self.interval() > self.asked
+    }
+
+    pub fn is_longest(&self) -> bool {
+        self.interval() >= self.longest
     }
 
     /// Takes the total CPU time at `at`. Returns the new interval, if it changes.
-    pub fn observe(&mut self, at: Ns, cpu_ns: u64) -> Option<Ns> {
+    pub fn observe(&mut self, at: Ns, cpu_ns: u64, may: May) -> Option<Ns> {
         let from = *self.from.get_or_insert(at + ATTACHING);
         if at < from {
             return None;
@@ -118,13 +128,20 @@ impl Governor {
         while self.used.get(1).is_some_and(|(time, _)| *time + self.patience.max(SPAN) <= at) {
             self.used.pop_front();
         }
-        let step = self.stretched(at, cpu_ns).or_else(|| self.shortened(at, cpu_ns))?;
-        self.step = step;
+        let mut step = None;
+        if may.stretch {
+            step = self.stretched(at, cpu_ns);
+        }
+        if may.shorten {
+            step = step.or_else(|| self.shortened(at, cpu_ns, may.part));
+        }
+        self.step = step?;
         self.begin(at, cpu_ns);
         Some(self.interval())
     }
 
-    fn begin(&mut self, at: Ns, cpu_ns: u64) {
+    /// Discards all readings: something else has changed the cost.
+    pub fn begin(&mut self, at: Ns, cpu_ns: u64) {
         self.used.clear();
         self.used.push_back((at, cpu_ns));
         self.changed = at;
@@ -146,7 +163,7 @@ impl Governor {
         let (rate, used) = self.used_within(SPAN, at, cpu_ns);
         // With a long interval one tick may use any amount, if the whole interval makes up for it.
         let too_much = rate > self.bound && used as f64 > self.bound * SPAN as f64;
-        if !too_much || interval >= LONGEST {
+        if !too_much || self.is_longest() {
             return None;
         }
         if let Some(before) = self.on_trial.take() {
@@ -156,14 +173,14 @@ impl Governor {
         let factor = (rate / (AIM * self.bound)).min(MAX_STRETCH);
         let wanted = (interval as f64 * factor) as Ns;
         let mut step = self.step + 1;
-        while rung(self.asked, step) < wanted.min(LONGEST) {
+        while self.rung(step) < wanted.min(self.longest) {
             step += 1;
         }
         Some(step)
     }
 
     /// Returns the step to shorten to, if there is room.
-    fn shortened(&mut self, at: Ns, cpu_ns: u64) -> Option<u32> {
+    fn shortened(&mut self, at: Ns, cpu_ns: u64, part: f64) -> Option<u32> {
         let unchanged = at.saturating_sub(self.changed);
         if self.on_trial.is_some() && unchanged >= LASTED {
             self.patience = (self.patience / 2).max(PATIENCE.0);
@@ -175,7 +192,8 @@ impl Governor {
         }
         let (rate, _) = self.used_within(self.patience, at, cpu_ns);
         let room = ROOM * self.bound;
-        let costs_at = |step: u32| rate * (interval as f64 / rung(self.asked, step) as f64);
+        let costs_at =
+            |step: u32| rate * (1.0 - part + part * interval as f64 / self.rung(step) as f64);
         let fewest = if self.patience > PATIENCE.0 { self.step - 1 } else { 0 };
         let mut step = self.step;
         while step > fewest && costs_at(step - 1) <= room {
@@ -189,61 +207,16 @@ impl Governor {
             step
         })
     }
-}
 
-/// Returns `asked` stretched by 1, 1.5, 2, 3, 5, 7, 10, 15, ...: at most [`LONGEST`], and never
-/// below `asked`.
-fn rung(asked: Ns, step: u32) -> Ns {
-    const TENTHS: [u64; 6] = [10, 15, 20, 30, 50, 70];
-    let tens = 10u64.saturating_pow(step / TENTHS.len() as u32);
-    let tenths = u128::from(TENTHS[step as usize % TENTHS.len()]);
-    let stretched = (u128::from(asked) * u128::from(tens)).saturating_mul(tenths) / 10;
-    Ns::try_from(stretched).unwrap_or(Ns::MAX).clamp(asked, LONGEST.max(asked))
-}
-
-/// The interval asked for, and its governor, if there is one.
-pub struct Pace {
-    asked: Ns,
-    governed: Option<(Governor, Overhead)>,
-}
-
-impl Pace {
-    pub fn new(asked: Ns, overhead: Option<Overhead>) -> Pace {
-        Pace {
-            asked,
-            governed: overhead.map(|overhead| (Governor::new(overhead.percent, asked), overhead)),
-        }
-    }
-
-    pub fn asked(&self) -> Ns {
-        self.asked
-    }
-
-    pub fn ask(&mut self, asked: Ns) {
-        self.asked = asked;
-        if let Some((governor, _)) = &mut self.governed {
-            governor.ask(asked);
-        }
-    }
-
-    /// Calls [`Governor::observe`] with the sampler's and the reducer's CPU time.
-    pub fn observe(&mut self, at: Ns, sampler_ns: u64) -> Option<Ns> {
-        let (governor, overhead) = self.governed.as_mut()?;
-        governor.observe(at, sampler_ns + overhead.reducer_ns.load(Ordering::Relaxed))
-    }
-
-    /// Returns the notice for the user while the interval is stretched.
-    pub fn notice(&self) -> Option<String> {
-        let (governor, overhead) = self.governed.as_ref()?;
-        let ms = |ns: Ns| format!("{}ms", ns as f64 / 1e6);
-        (governor.interval() > self.asked).then(|| {
-            format!(
-                "samples every {}, not {} (--max-overhead {}%)",
-                ms(governor.interval()),
-                ms(self.asked),
-                overhead.percent
-            )
-        })
+    /// Returns `asked` stretched by 1, 1.5, 2, 3, 5, 7, 10, 15, ...: at most `longest`, and never
+    /// below `asked`.
+    fn rung(&self, step: u32) -> Ns {
+        const TENTHS: [u64; 6] = [10, 15, 20, 30, 50, 70];
+        let tens = 10u64.saturating_pow(step / TENTHS.len() as u32);
+        let tenths = u128::from(TENTHS[step as usize % TENTHS.len()]);
+        let stretched = (u128::from(self.asked) * u128::from(tens)).saturating_mul(tenths) / 10;
+        let longest = self.longest.max(self.asked);
+        Ns::try_from(stretched).unwrap_or(Ns::MAX).clamp(self.asked, longest)
     }
 }
 

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use rustix::event::EventfdFlags;
 
-use crate::capture::governor::Overhead;
+use crate::capture::governor::pace::Overhead;
 use crate::capture::sampler::{Core, Parts};
 use crate::clock::monotonic;
 use crate::config::{CaptureChoice, UnwinderChoice};

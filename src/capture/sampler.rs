@@ -34,7 +34,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::capture::backend::{self, Backend, Setting};
 use crate::capture::event_ring::Writer;
-use crate::capture::governor::Pace;
+use crate::capture::governor::pace::Pace;
 use crate::capture::perf::{COUNTERS_LAG, PerfCounts};
 use crate::capture::ptrace::StopCounts;
 use crate::capture::sampler::allowance::Allowance;
@@ -105,6 +105,10 @@ pub struct Core {
     /// Time of the last event sent; no later one may be earlier.
     floor: Ns,
     second_due: Ns,
+    /// Time at which the clocks of processes are read, at the earliest.
+    clocks_due: Ns,
+    /// Time since the tick before this one, ns.
+    since_tick: Ns,
     /// Time of the first observation.
     first: Option<Ns>,
     /// A target may have executed another program since that was checked.
@@ -205,6 +209,8 @@ impl Core {
             stops: StopCounts::default(),
             floor: 0,
             second_due: begin,
+            clocks_due: begin,
+            since_tick: 0,
             first: None,
             execs_unknown: true,
             borrowed_rights: privileges::borrowed(),
@@ -288,8 +294,10 @@ impl Core {
         if self.processes.iter().all(|process| process.ended.is_some()) {
             return self.report_all_exited();
         }
-        self.second_due = 0;
+        (self.second_due, self.clocks_due) = (0, 0);
+        let visit = self.visit_interval();
         self.ending = true;
+        self.pace_changed(visit);
         self.force_full_scan();
         self.tick(monotonic());
         let caught_up = monotonic() + COUNTERS_LAG;
@@ -350,9 +358,9 @@ impl Core {
         match control {
             Control::Add(target) => self.add(target),
             Control::Interval(interval) => {
-                let interval = interval.as_nanos() as Ns;
-                self.pace.ask(interval);
-                self.set_interval(interval);
+                let before = self.visit_interval();
+                self.pace.ask(interval.as_nanos() as Ns);
+                self.pace_changed(before);
             }
             Control::Pause if !self.paused => {
                 // Observations up to here are sent before the gap begins.
@@ -442,6 +450,7 @@ impl Core {
     /// per process, all with the same time.
     fn tick(&mut self, begin: Ns) {
         let timing = self.schedule.begin(begin);
+        self.since_tick = timing.planned + timing.late;
         if let Some(from) = timing.gap_from {
             // A thread without an observation after the gap would count as not having run.
             self.force_full_scan();
@@ -454,7 +463,9 @@ impl Core {
         self.detect_execs(begin);
         // First, because a sample of a parked thread adds it to this very scan.
         self.drain(begin);
+        let scan_from = monotonic();
         self.scan_threads();
+        let scans = monotonic() - scan_from;
         for process in &mut self.processes {
             process.names.refresh(process.target.pid(), begin, process.unwinder.as_mut());
         }
@@ -471,21 +482,55 @@ impl Core {
         if second {
             self.second_due = begin + SECOND;
             self.every_second(at);
-            // Run time in the process clock but in no thread's counters is booked to exited
-            // threads. So all counters are read now.
-            self.force_full_scan();
+        }
+        let reads_clocks = second && begin >= self.clocks_due;
+        if reads_clocks {
+            match self.visit_interval() {
+                // Run time in the process clock but in no thread's counters is booked to exited
+                // threads. So all counters are read now.
+                None => self.force_full_scan(),
+                // The visits of the next two intervals read them.
+                Some(visit) => self.clocks_due = begin + 3 * visit,
+            }
         }
         // Where one observation is wanted, nothing is checked later.
         if second || self.once {
             self.check_deadlocks(tick_at);
         }
         let losses = self.losses_now(tick_at);
-        self.send_ticks(tick_at, timing.planned, timing.late, losses, second);
+        self.send_ticks(tick_at, timing.planned, timing.late, losses, reads_clocks);
         self.emit_exits(tick_at);
-        if let Some(interval) = self.pace.observe(tick_at, losses.sampler_cpu_ns) {
-            self.set_interval(interval);
-        }
+        self.pace.took(scans, monotonic() - begin);
+        self.adjust_pace(tick_at, losses.sampler_cpu_ns);
         self.plan_tick(tick_at);
+    }
+
+    /// Adjusts how often there are samples and visits to the bound of own CPU use.
+    fn adjust_pace(&mut self, at: Ns, sampler_cpu_ns: Ns) {
+        let before = self.visit_interval();
+        let attaching = self.processes.iter().any(|process| process.scan.not_read_yet() > 0);
+        if !self.ending && self.pace.observe(at, sampler_cpu_ns, attaching) {
+            self.pace_changed(before);
+        }
+    }
+
+    /// Applies a changed pace; `before`: the visit interval until now.
+    fn pace_changed(&mut self, before: Option<Ns>) {
+        let now = self.visit_interval();
+        if before.is_some() != now.is_some() {
+            self.clocks_due = 0;
+            self.processes.iter_mut().for_each(|process| process.scan.ration(now.is_some()));
+        }
+        if before.is_some_and(|before| now.is_none_or(|now| now < before)) {
+            // From then on silence says more than now.
+            self.force_full_scan();
+        }
+        self.set_interval(self.pace.interval());
+    }
+
+    /// Returns the visit interval if visits are rationed, see [`Pace::visit_interval`].
+    fn visit_interval(&self) -> Option<Ns> {
+        self.pace.visit_interval().filter(|_| !self.once && !self.ending)
     }
 
     fn send_ticks(
@@ -494,16 +539,27 @@ impl Core {
         tick_interval_ns: Ns,
         late_ns: Ns,
         losses: Losses,
-        second: bool,
+        reads_clocks: bool,
     ) {
+        let visit_interval = self.visit_interval();
         for index in 0..self.processes.len() {
-            let process = &self.processes[index];
+            let process = &mut self.processes[index];
             let pid = process.pid();
+            // A complete scan leaves no thread unknown.
+            let visit_interval_ns = visit_interval.filter(|_| !process.scan.was_complete());
             let process_cpu_ns = match process.ended {
                 Some(ended) => ended.cpu_ns,
                 // Run time before a thread's first observation is not booked to it. In the process
                 // clock it would look like that of exited threads.
-                None if second && process.scan.not_read_yet() == 0 => cpu_of_process(pid),
+                None if (reads_clocks || !process.has_clock_reading)
+                    && process.scan.not_read_yet() == 0 =>
+                {
+                    if !process.has_clock_reading {
+                        process.has_clock_reading = true;
+                        process.scan.force_full_scan();
+                    }
+                    cpu_of_process(pid)
+                }
                 None => None,
             };
             self.send(Event::Tick(Tick {
@@ -513,6 +569,7 @@ impl Core {
                 process_cpu_ns,
                 interval_ns: self.interval,
                 tick_interval_ns,
+                visit_interval_ns,
                 losses,
             }));
         }

@@ -1,9 +1,10 @@
 //! What threads wait for in a timed run: looked up about once a second while the run lasts, as
 //! peers and children are gone when it ends. The answers go into the snapshots.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::waiting::Waiting;
 use crate::model::facts::observed_waits::{self, ObservedWait};
@@ -111,21 +112,23 @@ impl LookingUp {
 /// Chooses the waits to look up: of each place some of the longest, those of all places in turn;
 /// first those of threads of which nothing was found in that place.
 fn to_ask(snapshot: &Snapshot, found: &[ObservedWait]) -> Vec<(Asked, StackId)> {
-    let found: HashSet<(ThreadKey, StackId)> =
+    let found: FxHashSet<(ThreadKey, StackId)> =
         found.iter().map(|wait| (wait.thread, wait.stack)).collect();
-    let mut threads: Vec<&ThreadNow> = snapshot.threads.iter().collect();
+    let mut threads: Vec<&ThreadNow> =
+        snapshot.threads.iter().filter(|thread| thread.syscall.is_some()).collect();
     let is_found = |thread: &ThreadNow| found.contains(&(thread.thread, thread.stack));
-    threads.sort_by_key(|thread| (is_found(thread), thread.since, thread.thread));
-    let mut in_place: HashMap<StackId, usize> = HashMap::new();
+    threads.sort_by_cached_key(|thread| (is_found(thread), thread.since, thread.thread));
+    let mut in_place: FxHashMap<StackId, usize> = FxHashMap::default();
     let mut chosen: Vec<(usize, Asked, StackId)> = Vec::new();
     for thread in threads {
+        if in_place.get(&thread.stack).is_some_and(|nth| *nth >= IN_ONE_PLACE) {
+            continue;
+        }
         let asked = Asked::of(snapshot, thread).filter(Asked::has_arguments);
         let Some(asked) = asked else { continue };
         let nth = in_place.entry(thread.stack).or_default();
-        if *nth < IN_ONE_PLACE {
-            chosen.push((*nth, asked, thread.stack));
-            *nth += 1;
-        }
+        chosen.push((*nth, asked, thread.stack));
+        *nth += 1;
     }
     chosen.sort_by_key(|(nth, ..)| *nth);
     chosen.truncate(ASKED);

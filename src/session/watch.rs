@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::choosing::{Choosing, Following, List};
 use super::source::NAMES_WITHIN;
-use crate::capture::governor::Overhead;
+use crate::capture::governor::pace::Overhead;
 use crate::capture::{Control, Plan, Sampler, Status};
 use crate::clock;
 use crate::config::{Config, TargetSpec, Wanted};

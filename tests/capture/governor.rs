@@ -1,12 +1,13 @@
 //! The governor on a live target, by counts: the tests set the cost of a scan, so that a busy
 //! machine changes nothing.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use sampletop::capture::event_ring::Reader;
-use sampletop::capture::governor::Overhead;
+use sampletop::capture::governor::pace::Overhead;
 use sampletop::capture::{Control, Plan};
 use sampletop::config::CaptureChoice;
 use sampletop::model::vocabulary::event::{Event, Seen};
@@ -16,6 +17,7 @@ use crate::common::{LIMIT, Running, build};
 use crate::support::*;
 
 const MS: Ns = 1_000_000;
+const SECOND: Ns = 1_000 * MS;
 
 /// Reads events until `done` returns true, and sets the cost of each tick.
 fn pay(
@@ -100,6 +102,69 @@ fn the_interval_is_stretched_while_ticks_cost_too_much() {
     sampler.control(Control::Interval(Duration::from_millis(30)));
     pay(&mut reader, &used, 0, |events| interval(events) == Some(30 * MS));
     assert_eq!(sampler.status().interval_asked, 30 * MS);
+}
+
+/// Returns the visit interval of the last tick, ns.
+fn visit_interval(events: &[Event]) -> Option<Ns> {
+    events.iter().rev().find_map(|event| match event {
+        Event::Tick(tick) => Some(tick.visit_interval_ns),
+        _ => None,
+    })?
+}
+
+/// Many threads wake up twenty times a second: visits of them are what costs.
+#[test]
+fn visits_are_rationed_where_many_threads_wake_up() {
+    const THREADS: usize = 200;
+    let program = build("cap_threads.c", "ration", &["-O1"]);
+    let target = Running::start(&program, &["work", &THREADS.to_string()]);
+    for choice in [CaptureChoice::Perf, CaptureChoice::Bpf] {
+        if choice == CaptureChoice::Bpf && !crate::bpf::works() {
+            continue;
+        }
+        let used = Arc::new(AtomicU64::new(0));
+        let overhead = Some(Overhead { percent: 20.0, reducer_ns: used.clone() });
+        let (sampler, mut reader) = start_plan(target.pid(), Plan { overhead, ..plan(choice, 10) });
+        pay(&mut reader, &used, 40 * MS, |events| visit_interval(events) >= Some(500 * MS));
+        assert!(sampler.status().notice.is_some_and(|notice| notice.contains("waits seen every")));
+
+        // They stay rationed for ten seconds at least. Samples are as many as were asked for.
+        let (stolen_before, end) = (stolen(), Instant::now() + Duration::from_secs(5));
+        let events = pay(&mut reader, &used, 0, |_| Instant::now() >= end);
+        let stolen = stolen() - stolen_before;
+        assert_eq!(interval(&events), Some(10 * MS));
+        let visit = visit_interval(&events).expect("visits are rationed");
+        let mut counts: BTreeMap<u32, Vec<Ns>> = BTreeMap::new();
+        for seen in scan(&events) {
+            if let Some(counters) = seen.counters {
+                counts.entry(seen.thread.tid).or_default().push(counters.run_ns);
+            }
+        }
+        assert!(counts.len() >= THREADS, "each has a turn in {visit} ns: {}", counts.len());
+        let visits: usize = counts.values().map(Vec::len).sum();
+        let samples = scan(&events).filter(|seen| seen.seen == Seen::OnCpu).count();
+        // In a hundred ticks; a sample, or a visit while a thread runs, is followed by another one.
+        let most = 2 * (samples + THREADS * (5 * SECOND / visit + 1) as usize);
+        assert!(visits <= most, "{visits} visits at {visit} ns, {samples} samples");
+        let ran: Ns = counts.values().map(|runs| runs[runs.len() - 1] - runs[0]).sum();
+        // The counters do not cover all of the time: of each thread the ends of it are missing.
+        let covered = 1.0 - visit as f64 / 5e9;
+        assert!(
+            samples as f64 * 9.97e6 >= 0.8 * covered * ran as f64,
+            "{samples} samples of {ran} ns, {stolen} ns stolen"
+        );
+
+        // Asked anew, each thread is seen again at once.
+        sampler.control(Control::Interval(Duration::from_millis(10)));
+        let tail = pay(&mut reader, &used, 0, |events| {
+            visit_interval(events).is_none() && ticks(events) > 0
+        });
+        let is_tick = |event: &Event, rationed: bool| matches!(event, Event::Tick(tick) if tick.visit_interval_ns.is_some() == rationed);
+        let from = tail.iter().rposition(|event| is_tick(event, true)).unwrap_or(0);
+        let till = tail.iter().position(|event| is_tick(event, false)).expect("it came");
+        let seen: BTreeSet<u32> = scan(&tail[from..till]).map(|seen| seen.thread.tid).collect();
+        assert!(seen.len() >= THREADS, "{} of {THREADS}", seen.len());
+    }
 }
 
 #[test]

@@ -188,9 +188,10 @@ fn a_thread_that_is_never_sampled_is_booked_after_10_s() {
         feed.tick(at);
     }
     let rows = feed.rows();
-    let ready = "t1 [cpu, not sampled] rdy wall=2500 cpu=0 hits=0/0";
+    // What is owed since the tick at 10 ms is booked at 11 s, since that is done once a second.
+    let ready = "t1 [cpu, not sampled] rdy wall=2750 cpu=0 hits=0/0";
     assert!(
-        rows.contains(&ready.to_string()) && rows[1].contains("run wall=3500 cpu=1000"),
+        rows.contains(&ready.to_string()) && rows[1].contains("run wall=3750 cpu=1000"),
         "{rows:?}"
     );
     let rows = feed.close(12_000);

@@ -1,6 +1,8 @@
 //! A small machine with known truth: threads that run, wait for a core, block and wake, and a
 //! sampler that observes them.
 
+use std::ops::Range;
+
 use proptest::prelude::*;
 use sampletop::model::vocabulary::event::{Counters, Event, Observation, Seen, Syscall, Tick};
 use sampletop::model::vocabulary::frame::{Ns, RawName, ThreadKey};
@@ -85,6 +87,9 @@ pub struct World {
     pub phase: Ns,
     /// A lost observation is sent again at the next tick (the ring reports the loss).
     pub resend: bool,
+    /// The ticks at which visits are rationed, and the visit interval in ticks: a thread that was
+    /// seen waiting is visited at its turn only.
+    pub rationed: (Range<usize>, usize),
 }
 
 impl Round {
@@ -112,6 +117,16 @@ pub struct Run {
 pub const ROUND_TAKES: Ns = 50_000;
 
 impl World {
+    pub fn is_rationed(&self) -> bool {
+        (0..self.rounds.len()).any(|nth| self.visit(nth).is_some())
+    }
+
+    /// Returns the visit interval in ticks, if visits are rationed at this tick.
+    fn visit(&self, nth: usize) -> Option<usize> {
+        let (ticks, visit) = &self.rationed;
+        (ticks.contains(&nth) && nth + 1 < self.rounds.len()).then_some(*visit)
+    }
+
     fn process_cpu(&self, at: Ns) -> Ns {
         self.lives.iter().map(|life| life.at(at).0.run_ns).sum()
     }
@@ -124,6 +139,8 @@ impl World {
         let mut last_sent: Vec<Option<(Counters, bool)>> = vec![None; self.lives.len()];
         let (mut now, mut before, mut read): (Ns, Ns, Option<(Ns, Ns, Ns)>) = (0, 0, None);
         let mut samples = 0;
+        // The next turn of each thread, by the number of the tick.
+        let mut turns = vec![0; self.lives.len()];
         for (nth, round) in self.rounds.iter().enumerate() {
             let last = nth + 1 == self.rounds.len();
             let mut from = before;
@@ -157,10 +174,18 @@ impl World {
                 }
             }
             taken.sort_by_key(|(_, at, _)| *at);
+            let visit = self.visit(nth);
+            taken.iter().for_each(|(index, ..)| turns[*index] = nth);
+            let all = visit.is_none() || round.pause.is_some() || round.exec;
             let mut scan = Vec::new();
             for (index, life) in self.lives.iter().enumerate() {
                 let (counters, act) = life.at(now);
                 let observe = |seen, stack: Option<u64>| (index, now, seen, stack, Some(counters));
+                let is_parked = last_sent[index].is_some_and(|(_, waits)| waits);
+                if !all && is_parked && nth < turns[index] && act.is_some() {
+                    continue;
+                }
+                turns[index] = nth + visit.unwrap_or(1);
                 let Some(act) = act else {
                     if life.death() <= now && ended[index].is_none() && first[index].is_some() {
                         scan.push((index, now, None, None, Some(counters)));
@@ -235,7 +260,9 @@ impl World {
             // The process's CPU time begins at the first reading of its clock, so that reading is
             // of the observation's moment.
             let tick = if nth == 0 { now } else { now + ROUND_TAKES };
-            let due = read.is_none_or(|(_, _, at)| at + SECOND <= tick) || last;
+            let visit_ns = visit.map(|visit| visit as Ns * self.interval);
+            let read_every = SECOND.max(3 * visit_ns.unwrap_or(0));
+            let due = read.is_none_or(|(_, _, at)| at + read_every <= tick) || last;
             let process_cpu_ns = due.then(|| self.process_cpu(tick));
             if let Some(cpu) = process_cpu_ns {
                 read = Some((read.map_or(cpu, |(first, _, _)| first), cpu, tick));
@@ -243,6 +270,7 @@ impl World {
             events.push(Some(Event::Tick(Tick {
                 process_cpu_ns,
                 interval_ns: self.interval,
+                visit_interval_ns: visit_ns,
                 ..Tick::new(START + tick, PID)
             })));
             if round.view {
@@ -324,6 +352,19 @@ pub fn world(
         life(4, interval, span),
     )
         .prop_map(|(a, b, c, d)| vec![a, b, c, d]);
-    (lives, prop::collection::vec(round(pauses), 2..rounds), 0..interval)
-        .prop_map(move |(lives, rounds, phase)| World { interval, lives, rounds, phase, resend })
+    let rationed = prop_oneof![
+        Just((0..0, 1)),
+        (0..rounds, 0..rounds, 2usize..9)
+            .prop_map(|(from, ticks, visit)| (from..from + ticks, visit)),
+    ];
+    (lives, prop::collection::vec(round(pauses), 2..rounds), 0..interval, rationed).prop_map(
+        move |(lives, rounds, phase, rationed)| World {
+            interval,
+            lives,
+            rounds,
+            phase,
+            resend,
+            rationed,
+        },
+    )
 }

@@ -93,7 +93,7 @@ pub fn snapshot() -> Snapshot {
             ticks: 15,
             losses,
             interval_achieved_ns: 10_123_456,
-            tick_interval_ns: 50_123_456,
+            visit_interval_ns: 50_123_456,
             late_p99_ns: 16,
             self_cpu_percent: 1.0 / 3.0,
             total_cpu_percent: 2.0 / 3.0,

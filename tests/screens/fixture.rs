@@ -392,7 +392,7 @@ impl World {
                 ticks: view.ticks,
                 losses,
                 interval_achieved_ns: 10 * MS,
-                tick_interval_ns: 50 * MS,
+                visit_interval_ns: 50 * MS,
                 late_p99_ns: 100_000,
                 self_cpu_percent: 0.4,
                 ..Health::default()

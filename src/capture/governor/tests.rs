@@ -4,6 +4,8 @@ use super::*;
 
 const MS: Ns = 1_000_000;
 const MINUTE: Ns = 60 * SECOND;
+const LONGEST: Ns = 10 * SECOND;
+const ANY: May = May { stretch: true, shorten: true, part: 1.0 };
 
 /// Cost of sampling at an interval, CPU ns per ns.
 type Cost<'a> = &'a dyn Fn(Ns) -> f64;
@@ -20,7 +22,7 @@ struct Run {
 impl Run {
     fn new(percent: f64, asked: Ns) -> Run {
         Run {
-            governor: Governor::new(percent, asked),
+            governor: Governor::new(percent, asked, LONGEST),
             at: 77 * SECOND,
             cpu: 5e9,
             changes: Vec::new(),
@@ -36,7 +38,7 @@ impl Run {
             let passed = interval * (SECOND / 4).div_ceil(interval);
             self.at += passed;
             self.cpu += cost(interval) * noise() * passed as f64;
-            if let Some(interval) = self.governor.observe(self.at, self.cpu as u64) {
+            if let Some(interval) = self.governor.observe(self.at, self.cpu as u64, ANY) {
                 assert_eq!(interval, self.governor.interval());
                 self.changes.push((self.at, interval));
             }
@@ -134,7 +136,7 @@ proptest! {
         let step = run.governor.step;
         // At a threshold it takes longer to find the step behind it.
         if step > 0 && !matches!(model, Model::Threshold(..)) {
-            let (now, shorter) = (cost(rung(asked, step)), cost(rung(asked, step - 1)));
+            let (now, shorter) = (cost(run.governor.rung(step)), cost(run.governor.rung(step - 1)));
             prop_assert!(now > ROOM * bound * 0.99 || shorter > bound * 0.99, "{now}, {shorter}: {:?}", run.changes);
         }
         prop_assert!(run.turns(asked) <= 24, "{:?}", run.changes);
@@ -159,12 +161,12 @@ proptest! {
         percent in 0.1..100.0f64,
         figures in proptest::collection::vec((0..30 * SECOND, 0..20 * SECOND, any::<bool>()), 1..200),
     ) {
-        let mut governor = Governor::new(percent, asked);
+        let mut governor = Governor::new(percent, asked, LONGEST);
         let (mut at, mut cpu) = (0, 0u64);
         for (later, used, back) in figures {
             at += later;
             cpu = if back { cpu.saturating_sub(used) } else { cpu + used };
-            let told = governor.observe(at, cpu);
+            let told = governor.observe(at, cpu, ANY);
             prop_assert!(told.is_none_or(|told| told == governor.interval()));
             prop_assert!((asked..=LONGEST).contains(&governor.interval()));
         }
@@ -254,35 +256,11 @@ fn a_new_interval_is_in_force_at_once() {
 
 #[test]
 fn the_ladder_begins_with_what_was_asked_and_ends_at_ten_seconds() {
-    let steps = |asked| (0..9).map(move |step| rung(asked * MS, step) / MS).collect::<Vec<_>>();
+    let steps = |asked| {
+        let governor = Governor::new(1.0, asked * MS, LONGEST);
+        (0..9).map(|step| governor.rung(step) / MS).collect::<Vec<_>>()
+    };
     assert_eq!(steps(10), [10, 15, 20, 30, 50, 70, 100, 150, 200]);
     assert_eq!(steps(4_000), [4_000, 6_000, 8_000, 10_000, 10_000, 10_000, 10_000, 10_000, 10_000]);
-    assert_eq!(rung(Ns::MAX, u32::MAX), Ns::MAX);
-}
-
-#[test]
-fn the_reducers_time_counts_and_the_status_has_a_notice() {
-    let reducer_ns = Arc::new(AtomicU64::new(0));
-    let overhead = Overhead { percent: 2.5, reducer_ns: reducer_ns.clone() };
-    let mut pace = Pace::new(10 * MS, Some(overhead));
-    let mut intervals = Vec::new();
-    for tick in 0..300u64 {
-        reducer_ns.store(tick * MS, Ordering::Relaxed);
-        intervals.extend(pace.observe(tick * 10 * MS, 0));
-    }
-    assert_eq!(intervals, [50 * MS]);
-    let notice = pace.notice().expect("a sentence");
-    assert!(
-        notice.starts_with("samples every 50ms, not 10ms")
-            && notice.contains("--max-overhead 2.5%"),
-        "{notice}"
-    );
-    pace.ask(30 * MS);
-    assert_eq!((pace.asked(), pace.notice()), (30 * MS, None));
-
-    let mut kept = Pace::new(10 * MS, None);
-    assert!(
-        (0..300).all(|tick| kept.observe(tick * 10 * MS, tick * 10 * MS).is_none())
-            && kept.notice().is_none()
-    );
+    assert_eq!(Governor::new(1.0, Ns::MAX, LONGEST).rung(u32::MAX), Ns::MAX);
 }

@@ -174,6 +174,9 @@ impl Core {
                 let schedule = &mut self.processes[index].blockers.schedule;
                 let Some(due) = schedule.take_due(now, again) else { break };
                 left -= 1;
+                if self.has_moved_since_visit(index, &due) {
+                    continue;
+                }
                 match due {
                     Due::Read(wait) => events.extend(self.read_again(index, wait, now)),
                     // Its holder is the same, but may be elsewhere by now.
@@ -188,6 +191,24 @@ impl Core {
             self.allowance.correct(thread_cpu().saturating_sub(begin));
         }
         self.events = events;
+    }
+
+    /// Returns whether the wait has ended, which between rationed visits no scan has found. The
+    /// next one then observes the thread.
+    fn has_moved_since_visit(&mut self, index: usize, due: &Due) -> bool {
+        let tid = match due {
+            Due::Read(wait) => wait.thread.tid,
+            Due::Confirmed(thread, _) => thread.tid,
+            Due::Postponed => return false,
+        };
+        let is_rationed = self.visit_interval().is_some();
+        let process = &mut self.processes[index];
+        let moved = is_rationed && !process.scan.still_waits(tid);
+        if moved {
+            process.blockers.schedule.remove(tid);
+            process.scan.mark_undelivered(tid);
+        }
+        moved
     }
 
     fn read_blocker_of(&mut self, observation: &mut Observation, now: Ns, left: &mut usize) {
@@ -236,6 +257,7 @@ impl Core {
         let tid = wait.thread.tid;
         let found = self.read_blocker(index, tid, &wait.call, now);
         let found = found.map(|found| self.with_file_lock_holder(found, &wait));
+        let is_rationed = self.visit_interval().is_some();
         let process = &mut self.processes[index];
         let (blockers, scan) = (&mut process.blockers, &mut process.scan);
         let Some(blocker) = found else {
@@ -247,6 +269,13 @@ impl Core {
         let moved = wait.has_other_holder(blocker.holder)
             && matches!(blocker.holder, RawHolder::Thread { pid, tid }
                 if pid == blockers.pid && !scan.still_waits(tid));
+        if let RawHolder::Thread { tid, .. } = blocker.holder
+            && moved
+            && is_rationed
+        {
+            // Its turn would come late.
+            scan.mark_undelivered(tid);
+        }
         let blocker = wait.with_known_object(blocker);
         blockers.schedule.found(wait, blocker, moved, now);
         Some(blocker)

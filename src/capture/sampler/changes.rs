@@ -27,10 +27,11 @@ impl Core {
             self.emit_exit(index, at);
         }
         let pid = target.pid();
-        let process = match Process::new(target, self.descriptors.clone(), &mut self.walkers) {
+        let mut process = match Process::new(target, self.descriptors.clone(), &mut self.walkers) {
             Ok(process) => process,
             Err(error) => return self.report_not_added(pid, &error),
         };
+        process.scan.ration(self.visit_interval().is_some());
         let was_empty = self.processes.is_empty();
         self.processes.push(process);
         let entered = self.add_to_backend(self.processes.len() - 1);

@@ -38,6 +38,8 @@ pub struct Process {
     /// Why access ended at an exec. Since then only its states are reported.
     pub refusal: Option<String>,
     pub ended: Option<Ended>,
+    /// Its clock has been read since the first observation of its threads.
+    pub has_clock_reading: bool,
     /// A program that sampletop started, which has yet to exec.
     pub before_exec: bool,
 }
@@ -75,6 +77,7 @@ impl Process {
             readable: false,
             refusal: None,
             ended: None,
+            has_clock_reading: false,
             before_exec: false,
         };
         process.check_readable();

@@ -54,7 +54,7 @@ impl Core {
 
     /// Scans one process by the task iterator.
     fn scan_by_iterator(&mut self, bpf: &mut Bpf, index: usize) -> io::Result<()> {
-        let turns = self.turns();
+        let turns = self.turns(index);
         let process = &mut self.processes[index];
         bpf.begin(process.pid(), process.scan.next_visit(turns, bpf.visit_method()))?;
         let needs_clock = process.scan.needs_process_clock();
@@ -83,9 +83,16 @@ impl Core {
         Ok(())
     }
 
-    /// Returns the maximum visits of parked threads per scan of one process.
-    fn turns(&self) -> usize {
-        (parked_rotation::turns(self.schedule.interval()) / self.processes.len().max(1)).max(1)
+    /// Returns the maximum visits of parked threads per scan of the process.
+    fn turns(&self, index: usize) -> usize {
+        let tick = self.schedule.interval();
+        let turns = match self.visit_interval() {
+            Some(visit) => {
+                self.processes[index].scan.rationed_turns(tick.max(self.since_tick), visit)
+            }
+            None => parked_rotation::turns(tick) / self.processes.len().max(1),
+        };
+        turns.max(1)
     }
 
     /// Returns the maximum first observations per scan of one process. There is no limit if one
@@ -100,7 +107,7 @@ impl Core {
     }
 
     fn scan_and_context(&mut self, index: usize) -> (&mut ThreadScan, ScanContext<'_>) {
-        let (turns, max_first_observations) = (self.turns(), self.max_first_observations());
+        let (turns, max_first_observations) = (self.turns(index), self.max_first_observations());
         let process = &mut self.processes[index];
         let takes_stacks = self.backend.reads_stacks && process.gives_stacks();
         let stacks = takes_stacks.then_some(Stacks {

@@ -12,12 +12,14 @@ use crate::capture::thread_scan::{
 };
 use crate::clock::monotonic;
 use crate::model::vocabulary::event::{Observation, Seen};
-use crate::model::vocabulary::frame::{Marker, Ns};
+use crate::model::vocabulary::frame::{Marker, Ns, SECOND};
 use crate::process::threads::{Tasks, ThreadFiles};
 use crate::unwinder::{StackBytes, Walk};
 
 /// Maximum threads visited by an iterator each.
 const MAX_SINGLE_ITERATORS: usize = 128;
+/// Time after which new threads are looked for again while visits are rationed, ns.
+const LIST_RATIONED_EVERY: Ns = SECOND;
 /// Threads visited in a pass over all for the cost of one iterator over a single thread.
 const SINGLE_ITERATOR_COST: usize = 8;
 
@@ -28,11 +30,15 @@ impl ThreadScan {
         self.visits_saved = self.visits_saved.saturating_add(turns).min(self.parked.len());
         // Read before the pass: a thread created during it changes the count again.
         self.list_again |= self.links != self.tasks.links();
-        let all = std::mem::take(&mut self.all) || self.again.all || self.list_again;
+        // Where threads come and go all the time, rationed visits would never be few.
+        let listed = self.list_again
+            && (!self.rationed || monotonic() >= self.visited_all + LIST_RATIONED_EVERY);
+        let all = std::mem::take(&mut self.all) || self.again.all || listed;
         let saved = self.visits_saved;
         let only = if all { None } else { self.select_threads(turns, method) };
+        self.complete = only.is_none();
         if only.is_none() {
-            self.visits_saved = 0;
+            (self.visits_saved, self.visited_all) = (0, monotonic());
         }
         self.visited_parked = if only.is_none() { usize::MAX } else { saved - self.visits_saved };
         Visit { only, again: std::mem::take(&mut self.again) }
@@ -42,9 +48,10 @@ impl ThreadScan {
     /// is better.
     fn select_threads(&mut self, turns: usize, method: VisitMethod) -> Option<Vec<Single>> {
         let active = self.known.len() - self.parked.len();
-        let full_scan_due = self.visits_saved >= self.parked.len() && !self.clock_proof.holds();
+        let full_scan_due = self.visits_saved >= self.parked.len() && !self.proof_holds();
         let due = match method {
-            VisitMethod::Listed if self.clock_proof.holds() => 0,
+            VisitMethod::Listed if self.rationed => self.visits_saved,
+            VisitMethod::Listed if self.proof_holds() => 0,
             // Parked threads cost little beside others in a list. Alone, one long list is cheaper
             // than several short ones.
             VisitMethod::Listed
@@ -83,6 +90,11 @@ impl ThreadScan {
                 }
             }
         }
+        if self.rationed {
+            // The next visit of all threads finds the others.
+            threads.retain(|thread| thread.id != 0);
+            return Some(threads);
+        }
         // Found by a sample, and not visited by the iterator yet.
         self.again
             .tids
@@ -108,7 +120,7 @@ impl ThreadScan {
             let known = &self.known[index];
             if !self.is_parked[index]
                 && matches!(known.last, LastSeen::Blocked)
-                && at >= known.seen_at + self.parked.after(known.key.tid)
+                && at >= known.seen_at + self.parked_after(known.key.tid)
             {
                 self.park(index);
             }

@@ -135,6 +135,12 @@ pub struct ThreadScan {
     parked: ParkedRotation,
     /// The next scan observes every thread.
     all: bool,
+    /// The last scan visited every thread.
+    complete: bool,
+    /// Visits are rationed: a blocked thread is parked at once.
+    rationed: bool,
+    /// Last visit of all threads by the iterator.
+    visited_all: Ns,
     /// Listed threads without a first observation; the last entry is taken next.
     newcomers: Vec<u32>,
     /// `newcomers` may still hold threads that existed at attach time.
@@ -181,6 +187,9 @@ impl ThreadScan {
             tids: Vec::new(),
             parked: ParkedRotation::default(),
             all: false,
+            complete: false,
+            rationed: false,
+            visited_all: 0,
             newcomers: Vec::new(),
             attaching: true,
             paused_at: None,
@@ -287,6 +296,42 @@ impl ThreadScan {
         self.unpark(index);
     }
 
+    /// Sets whether visits are rationed. Where they no longer are, the caller makes the next scan
+    /// complete.
+    pub fn ration(&mut self, rationed: bool) {
+        self.rationed = rationed;
+        self.clock_proof = ClockProof::default();
+        for index in 0..self.known.len() {
+            if rationed && matches!(self.known[index].last, LastSeen::Blocked) {
+                self.park(index);
+            }
+        }
+    }
+
+    /// Returns whether the last scan visited every thread.
+    pub fn was_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// Returns whether the process clock proves that no parked thread has run. Between rationed
+    /// visits it would be too old for that.
+    fn proof_holds(&self) -> bool {
+        !self.rationed && self.clock_proof.holds()
+    }
+
+    /// Returns how many visits of parked threads in each tick visit every one within `visit`, ns.
+    /// `tick`: the tick interval, ns.
+    pub fn rationed_turns(&self, tick: Ns, visit: Ns) -> usize {
+        let turns =
+            (self.parked.len() as u128 * u128::from(tick)).div_ceil(u128::from(visit.max(1)));
+        turns as usize
+    }
+
+    /// Returns how long a thread must have been blocked to be parked, ns.
+    fn parked_after(&self, tid: u32) -> Ns {
+        if self.rationed { 0 } else { self.parked.after(tid) }
+    }
+
     fn park(&mut self, index: usize) {
         if !std::mem::replace(&mut self.is_parked[index], true) {
             self.parked.add(self.known[index].key.tid);
@@ -315,7 +360,10 @@ impl ThreadScan {
     /// so, the caller reads [`Tasks::clock`] after every thread of the tick has been observed. To
     /// be called once per scan.
     pub fn needs_process_clock(&mut self) -> bool {
-        self.has_clock && !self.parked.is_empty() && self.clock_proof.needs_clock()
+        self.has_clock
+            && !self.rationed
+            && !self.parked.is_empty()
+            && self.clock_proof.needs_clock()
     }
 
     /// Takes the process clock. `visited_parked`: parked threads visited in this scan; `turns`: its

@@ -23,7 +23,7 @@ impl ThreadScan {
             known.counters.is_some_and(|c| c.run_ns == counters.run_ns && c.runs == counters.runs);
         match &known.last {
             LastSeen::Blocked if unmoved => {
-                if from >= known.seen_at + self.parked.after(known.key.tid) {
+                if from >= known.seen_at + self.parked_after(known.key.tid) {
                     self.park(index);
                 }
                 true

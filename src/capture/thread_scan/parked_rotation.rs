@@ -7,7 +7,9 @@
 //!
 //! The sampler forces a full scan once a second, right after it has read the process clock.
 //! Otherwise run time of parked threads would be booked to exited ones. It also forces one where a
-//! thread without an observation must be proven to wait: after a gap, and at the end.
+//! thread without an observation must be proven to wait: after a gap, and at the end. Where visits
+//! are rationed, there is no scan once a second: a rotation takes the visit interval, and the clock
+//! is read again after three of them.
 
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};

@@ -38,9 +38,10 @@ impl ThreadScan {
                 self.again.tids.clear();
                 self.update_list(true, context);
                 self.admit_newcomers(context.max_first_observations);
-                let most = match std::mem::take(&mut self.all) {
+                self.complete = std::mem::take(&mut self.all);
+                let most = match self.complete {
                     true => usize::MAX,
-                    false if self.clock_proof.holds() => 0,
+                    false if self.proof_holds() => 0,
                     false => context.turns,
                 };
                 self.parked.take_turns(most, &mut self.turns);
@@ -138,10 +139,8 @@ impl ThreadScan {
                 );
                 // Of thousands of threads most have waited for long. Observing each at every tick
                 // until it is parked would take longer than an interval.
-                if first
-                    && self.known.len() > MANY_THREADS
-                    && matches!(self.known[index].last, LastSeen::Blocked)
-                {
+                let many = first && self.known.len() > MANY_THREADS;
+                if (many || self.rationed) && matches!(self.known[index].last, LastSeen::Blocked) {
                     self.park(index);
                 }
                 true

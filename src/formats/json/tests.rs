@@ -31,7 +31,7 @@ fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
 #[test]
 fn the_schema_is_kept_field_by_field() {
     let value = read(&service());
-    let head = "schema version host targets modules from till elapsed_ms interval_ms interval_achieved_ms tick_interval_ms capture metric \
+    let head = "schema version host targets modules from till elapsed_ms interval_ms interval_achieved_ms visit_interval_ms capture metric \
                 rolled_up settings health findings locks deadlocks waits wakers groups";
     assert_eq!(keys(&value), head.split_whitespace().collect::<Vec<_>>());
     assert_eq!(keys(&value["targets"][0]), ["pid", "command", "runtime"]);

@@ -101,7 +101,7 @@ pub fn write(snapshot: &Snapshot, counts: &Counts) -> Vec<u8> {
         put.count(counts.wakeups);
         wakeups::write_head(head, put);
     });
-    put.number(snapshot.health.tick_interval_ns);
+    put.number(snapshot.health.visit_interval_ns);
     put.bytes
 }
 
@@ -201,7 +201,7 @@ pub fn read(block: &[u8]) -> Option<Found> {
     };
     let wakeups = if take.0.is_empty() { None } else { take.option(head)? };
     // Files of versions with a tick at each sampling interval end here.
-    health.tick_interval_ns = if take.0.is_empty() { 0 } else { interval(&mut take)? };
+    health.visit_interval_ns = if take.0.is_empty() { 0 } else { interval(&mut take)? };
     let (pairs, wakeups) = wakeups.map_or((0, None), |(pairs, head)| (pairs, Some(head)));
     let tables = tables::Counts { names, frames, stacks, builds, blockers };
     let sound = session.started <= at && span.0 <= span.1 && tables.are_sound();
@@ -256,7 +256,7 @@ fn health(take: &mut Take<'_>) -> Option<Health> {
         naming: take.flag()?,
         losses: Losses::default(),
         startup_ns: 0,
-        tick_interval_ns: 0,
+        visit_interval_ns: 0,
         host: None,
     };
     let Losses {

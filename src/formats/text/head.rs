@@ -122,10 +122,10 @@ pub fn conditions(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     }
     page.field("Capture", &snapshot.capture)?;
     let interval = format!(
-        "{} asked, {} got; a tick every {}; {} of {} ticks late, 99 % by less than {}",
+        "{} asked, {} got; threads seen every {}; {} of {} ticks late, 99 % by less than {}",
         ms(session.interval_ns),
         ms(health.interval_achieved_ns),
-        ms(health.tick_interval_ns.max(health.interval_achieved_ns)),
+        ms(health.visit_interval_ns.max(health.interval_achieved_ns)),
         losses.late,
         health.ticks,
         ms(health.late_p99_ns),

@@ -52,7 +52,7 @@ pub struct View {
     pub late_p99_ns: u64,
     /// Means over the last 5 s.
     pub interval_achieved_ns: u64,
-    pub tick_interval_ns: u64,
+    pub visit_interval_ns: u64,
     pub deadlocks: Arc<[Deadlock]>,
 }
 
@@ -353,7 +353,7 @@ impl Recorder {
             dropped_buckets: buckets.dropped(),
             late_p99_ns: self.rhythm.late_p99(),
             interval_achieved_ns: self.rhythm.interval(),
-            tick_interval_ns: self.rhythm.tick_interval(),
+            visit_interval_ns: self.rhythm.visit_interval(),
             deadlocks: self.deadlocks.clone(),
         }
     }

@@ -102,8 +102,9 @@ pub struct Health {
     pub losses: Losses,
     /// Mean interval of samples achieved over the last 5 s, ns.
     pub interval_achieved_ns: u64,
-    /// Mean time from tick to tick over the last 5 s, ns; 0 if unknown.
-    pub tick_interval_ns: u64,
+    /// Time after which each thread is observed again, as of the last 5 s, ns; 0 if unknown. It is
+    /// the mean time from tick to tick unless visits are rationed.
+    pub visit_interval_ns: u64,
     /// 99th percentile of lateness, ns.
     pub late_p99_ns: u64,
     /// CPU use of sampler and reducer over the last 5 s, percent of one core; without symbol
@@ -200,8 +201,8 @@ impl Snapshot {
     /// Returns the resolution of wait times, ns: the time from tick to tick, and at least the
     /// requested and the achieved interval.
     pub fn resolution(&self) -> Ns {
-        let Health { interval_achieved_ns, tick_interval_ns, .. } = self.health;
-        self.session.interval_ns.max(interval_achieved_ns).max(tick_interval_ns)
+        let Health { interval_achieved_ns, visit_interval_ns, .. } = self.health;
+        self.session.interval_ns.max(interval_achieved_ns).max(visit_interval_ns)
     }
 
     /// Iterates over the targets that have not exited.

@@ -43,13 +43,16 @@ pub struct Rules {
     pub kernel_visible: bool,
     /// The interval in force, ns.
     pub interval: Ns,
+    /// See [`crate::model::vocabulary::event::Tick::visit_interval_ns`].
+    pub visit: Option<Ns>,
 }
 
 impl Rules {
     /// Returns the maximum time between observations, ns. Beyond it the thread's activity is
     /// unknown.
     pub fn longest_gap(&self) -> Ns {
-        SECOND.max(self.interval.saturating_mul(5))
+        let visit = self.visit.unwrap_or(0);
+        SECOND.max(self.interval.saturating_mul(5)).max(visit.saturating_mul(3))
     }
 }
 
@@ -102,6 +105,7 @@ struct Wait {
 /// and no wait was observed.
 #[derive(Clone, Copy, Default)]
 struct Owed {
+    /// The reading since which there is some.
     from: Ns,
     wall: Ns,
 }
@@ -308,7 +312,11 @@ impl Thread {
                     matches!(self.doing, Doing::Waits(w) if w.stack == stack && w.state == state);
                 // After a gap no more is known than its end.
                 let newest = self.settled.max(self.observed.min(at));
-                let from = began.unwrap_or(newest).clamp(newest, at);
+                let from = began.unwrap_or(match rules.visit {
+                    Some(_) => at - self.mean_wait(seen, at - newest),
+                    None => newest,
+                });
+                let from = from.clamp(newest, at);
                 let mut wait = Wait { stack, state, from, syscall, blocker };
                 match self.doing {
                     // One wait goes on, whoever holds what it is for.
@@ -383,6 +391,15 @@ impl Thread {
         waits && before.run_ns == now.run_ns && before.runs == now.runs
     }
 
+    /// Returns how long a wait of the last `span` took on average, by the counters, ns: the one at
+    /// its start, and one after each run.
+    fn mean_wait(&self, seen: &Seen, span: Ns) -> Ns {
+        let (Some(before), Some(now)) = (self.counters, seen.counters) else { return 0 };
+        let busy = |c: &Counters| c.run_ns.saturating_add(c.delay_ns);
+        let waited = span.saturating_sub(busy(&now).saturating_sub(busy(&before)));
+        waited / (now.runs.saturating_sub(before.runs) + 1)
+    }
+
     fn sample(&mut self, stack: StackId, at: Ns, late: bool, buckets: &mut Buckets) {
         let key = self.fact(stack, RUN);
         let weights = buckets.entry(at, &key);
@@ -410,6 +427,16 @@ impl Thread {
         }
     }
 
+    /// Where visits are rationed, the thread may have run since its last one: the time up to `at`
+    /// makes its wait no longer.
+    fn doubt_wait(&mut self, at: Ns, rules: &Rules) {
+        if let Doing::Waits(wait) = &mut self.doing
+            && rules.visit.is_some()
+        {
+            wait.from = at;
+        }
+    }
+
     /// Books a span without observations. Only its CPU time and run delay are known.
     fn skip(
         &mut self,
@@ -419,6 +446,7 @@ impl Thread {
         rules: &Rules,
         buckets: &mut Buckets,
     ) {
+        self.doubt_wait(till, rules);
         self.book_owed(Ns::MAX, rules, buckets);
         self.rest(from.min(till), rules, buckets);
         self.expire(Ns::MAX, rules, buckets);
@@ -454,6 +482,7 @@ impl Thread {
         buckets: &mut Buckets,
     ) {
         let at = at.max(self.settled);
+        self.doubt_wait(at, rules);
         if let Some((from, _)) = self.unseen(at, rules) {
             self.skip(from, at, counters, rules, buckets);
         }
@@ -485,8 +514,10 @@ impl Thread {
         }
     }
 
-    /// Returns the current state, for the header, the waits and a dump.
-    pub fn now(&self, rules: &Rules) -> ThreadNow {
+    /// Returns the current state, for the header, the waits and a dump. `tick`: the newest one. A
+    /// wait has lasted from `since` to then as long as it is known to: between rationed visits the
+    /// thread may have run.
+    pub fn now(&self, rules: &Rules, tick: Ns) -> ThreadNow {
         let runnable = if self.on_core { RUN } else { READY };
         let (stack, state, since, syscall) = match self.doing {
             Doing::Waits(wait) if !self.running => {
@@ -497,6 +528,10 @@ impl Thread {
                 (stack, if state == READY { READY } else { runnable }, at, None)
             }
             _ => (rules.markers.not_sampled, runnable, self.observed, None),
+        };
+        let since = match rules.visit {
+            Some(_) => since + tick.saturating_sub(self.settled.max(since)),
+            None => since,
         };
         let run_ns = self.counters.map_or(0, |counters| counters.run_ns);
         let recovered = self.recovered && stack != rules.markers.not_sampled;

@@ -14,6 +14,7 @@ const ACHIEVED_OVER: Ns = 5 * SECOND;
 struct Kept {
     at: Ns,
     intervals: f64,
+    visit: Option<Ns>,
 }
 
 #[derive(Default)]
@@ -32,7 +33,8 @@ impl TickRhythm {
         }
         // A tick interval is at least a sampling interval.
         let intervals = tick.tick_interval_ns as f64 / tick.interval_ns.max(1) as f64;
-        self.ticks.push_back(Kept { at: tick.at, intervals: intervals.max(1.0) });
+        let visit = tick.visit_interval_ns;
+        self.ticks.push_back(Kept { at: tick.at, intervals: intervals.max(1.0), visit });
         // Two ticks define an interval, however long.
         while self.ticks.len() > MAX_TICKS
             || (self.ticks.len() > 2
@@ -52,9 +54,11 @@ impl TickRhythm {
         self.mean(|tick| tick.intervals)
     }
 
-    /// Returns the mean time from tick to tick, ns; 0 if unknown.
-    pub fn tick_interval(&self) -> Ns {
-        self.mean(|_| 1.0)
+    /// Returns the mean time after which a thread is visited again, ns; 0 if unknown. It is the
+    /// one from tick to tick, or the visit interval where visits are rationed.
+    pub fn visit_interval(&self) -> Ns {
+        let rationed = self.ticks.iter().filter_map(|tick| tick.visit).max();
+        rationed.unwrap_or(0).max(self.mean(|_| 1.0))
     }
 
     fn mean(&self, parts: impl Fn(&Kept) -> f64) -> Ns {
@@ -85,7 +89,7 @@ mod tests {
         let mut rhythm = TickRhythm::default();
         let mut add = |at: Ns, planned: Ns| {
             rhythm.add(&Tick { tick_interval_ns: planned * MS, ..Tick::new(at * MS, 7) });
-            (rhythm.interval() / MS, rhythm.tick_interval() / MS)
+            (rhythm.interval() / MS, rhythm.visit_interval() / MS)
         };
         assert_eq!(add(0, 10), (0, 0), "one tick defines no interval");
         assert_eq!(add(10, 10), (10, 10));

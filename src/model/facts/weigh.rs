@@ -43,6 +43,8 @@ struct Process {
     ticks: u64,
     tick: Ns,
     interval: Ns,
+    /// See [`Tick::visit_interval_ns`].
+    visit: Option<Ns>,
     /// CPU time that the threads' own counters counted, since their first observations.
     counted: Ns,
     clock: Option<Clock>,
@@ -67,6 +69,24 @@ struct Clock {
 /// the time of that reading.
 const CAUGHT_UP: Ns = 2 * COUNTER_LAG;
 
+impl Process {
+    /// Returns the time before which every thread has been visited, or observed, ns before a tick.
+    /// Where visits are rationed a thread may be visited up to twice its turn late, since others
+    /// come and go.
+    fn visited_before(&self) -> Ns {
+        self.visit.map_or(0, |visit| visit.saturating_mul(2))
+    }
+
+    /// Returns the number of ticks, and up to when a thread without observations has not run.
+    fn silence(&self) -> (u64, Ns) {
+        (self.ticks, self.tick.saturating_sub(self.visited_before()))
+    }
+
+    fn rules(&self, rules: &Rules) -> Rules {
+        Rules { interval: self.interval, visit: self.visit, ..*rules }
+    }
+}
+
 pub struct Weigher {
     started: Ns,
     rules: Rules,
@@ -85,7 +105,7 @@ impl Weigher {
     pub fn new(started: Ns, markers: Markers, buckets: Buckets) -> Weigher {
         Weigher {
             started,
-            rules: Rules { markers, kernel_visible: true, interval: 0 },
+            rules: Rules { markers, kernel_visible: true, interval: 0, visit: None },
             buckets,
             threads: BTreeMap::new(),
             processes: FxHashMap::default(),
@@ -130,6 +150,7 @@ impl Weigher {
             ticks: 0,
             tick: 0,
             interval: 0,
+            visit: None,
             counted: 0,
             clock: None,
             orphans: Orphans::default(),
@@ -144,11 +165,9 @@ impl Weigher {
             }
             return;
         }
-        let (ticks, tick, interval) = {
-            let process = self.process(key.pid);
-            (process.ticks, process.tick, process.interval)
-        };
-        let rules = Rules { interval, ..self.rules };
+        let rules = self.rules;
+        let process = self.process(key.pid);
+        let ((ticks, tick), rules) = (process.silence(), process.rules(&rules));
         if !self.threads.contains_key(&key) {
             self.end_former(key, seen.at);
         }
@@ -217,13 +236,19 @@ impl Weigher {
 
     pub fn tick(&mut self, tick: &Tick) {
         let at = tick.at.max(self.started);
+        if tick.visit_interval_ns > self.process(tick.pid).visit {
+            // From now on less is known of threads without observations than up to here.
+            self.silent();
+        }
         let process = self.process(tick.pid);
         process.ticks += 1;
         process.tick = process.tick.max(at);
         process.interval = tick.interval_ns;
+        process.visit = tick.visit_interval_ns;
         // All threads were observed after the reading, so their counters include all of their CPU
         // time in it.
-        if process.clock.as_ref().is_some_and(|clock| clock.due && clock.read + CAUGHT_UP <= at) {
+        let caught_up = CAUGHT_UP + process.visited_before();
+        if process.clock.as_ref().is_some_and(|clock| clock.due && clock.read + caught_up <= at) {
             self.book_gone(tick.pid);
         }
         if let Some(cpu) = tick.process_cpu_ns {
@@ -289,10 +314,11 @@ impl Weigher {
         for (key, thread) in &mut self.threads {
             let (pid, ticks, tick) = match of {
                 Some(known @ (pid, _, _)) if pid == key.pid => known,
-                _ => self
-                    .processes
-                    .get(&key.pid)
-                    .map_or((key.pid, 0, 0), |p| (key.pid, p.ticks, p.tick)),
+                _ => {
+                    let (ticks, tick) =
+                        self.processes.get(&key.pid).map_or((0, 0), Process::silence);
+                    (key.pid, ticks, tick)
+                }
             };
             of = Some((pid, ticks, tick));
             thread.silent(ticks, tick, &mut self.buckets);
@@ -308,11 +334,10 @@ impl Weigher {
     }
 
     fn finish(&mut self, thread: &mut Thread, pid: u32, at: Ns, counters: Option<Counters>) {
+        let rules = self.rules;
         let process = self.process(pid);
-        let rules = Rules { interval: process.interval, ..self.rules };
-        let process = self.process(pid);
-        let (ticks, tick) = (process.ticks, process.tick.min(at));
-        thread.silent(ticks, tick, &mut self.buckets);
+        let ((ticks, tick), rules) = (process.silence(), process.rules(&rules));
+        thread.silent(ticks, tick.min(at), &mut self.buckets);
         thread.finish(at, counters, &rules, &mut self.buckets);
         let (work, outcome) = (thread.work(), thread.take_outcome());
         self.place(thread.key(), work, outcome);
@@ -340,10 +365,16 @@ impl Weigher {
 
     pub fn gap(&mut self, from: Ns, till: Ns) {
         for (key, thread) in &mut self.threads {
-            if let Some(process) = self.processes.get(&key.pid) {
-                thread.silent(process.ticks, process.tick.min(from), &mut self.buckets);
+            let process = self.processes.get(&key.pid);
+            if let Some(process) = process {
+                let (ticks, tick) = process.silence();
+                thread.silent(ticks, tick.min(from), &mut self.buckets);
             }
-            thread.gap(from, till);
+            // A visit covers more than this gap anyway.
+            let visit = process.and_then(|process| process.visit).unwrap_or(0);
+            if till.saturating_sub(from) > visit {
+                thread.gap(from, till);
+            }
         }
     }
 
@@ -358,12 +389,14 @@ impl Weigher {
     fn keep_house(&mut self, now: Ns) {
         self.house_kept = now;
         self.silent();
-        let mut longest = 0;
+        let (mut longest, mut visit) = (0, 0);
         let mut outcomes = Vec::new();
         for (key, thread) in &mut self.threads {
-            let interval = self.processes.get(&key.pid).map_or(0, |process| process.interval);
-            longest = interval.max(longest);
-            thread.keep_house(now, &Rules { interval, ..self.rules }, &mut self.buckets);
+            let process = self.processes.get(&key.pid);
+            let rules = process.map_or(self.rules, |process| process.rules(&self.rules));
+            longest = longest.max(rules.interval);
+            visit = visit.max(rules.visit.unwrap_or(0));
+            thread.keep_house(now, &rules, &mut self.buckets);
             let outcome = thread.take_outcome();
             if !outcome.weighed.is_empty() || !outcome.unsampled.is_empty() {
                 outcomes.push((*key, thread.work(), outcome));
@@ -378,7 +411,9 @@ impl Weigher {
         self.dead.retain(|_, ended| *ended + MERGE_AFTER > now);
         let (threads, dead) = (&self.threads, &self.dead);
         let gone = |key: &ThreadKey| !threads.contains_key(key) && !dead.contains_key(key);
-        self.buckets.keep_house(now, HORIZON.max(longest.saturating_mul(6)), &gone);
+        // A visit books the time since the one before, and so does silence, until two before.
+        let horizon = HORIZON.max(longest.saturating_mul(6)).max(visit.saturating_mul(2));
+        self.buckets.keep_house(now, horizon, &gone);
         if self.dead.len() < before {
             self.buckets.merge_threads(&gone);
         }
@@ -388,11 +423,18 @@ impl Weigher {
     pub fn now_of(&self, pid: u32, tid: u32) -> Option<ThreadNow> {
         let key = |start: u64| ThreadKey { pid, tid, start };
         let (_, thread) = self.threads.range(key(0)..=key(u64::MAX)).next_back()?;
-        Some(thread.now(&self.rules))
+        Some(self.now(thread))
+    }
+
+    fn now(&self, thread: &Thread) -> ThreadNow {
+        match self.processes.get(&thread.key().pid) {
+            Some(process) => thread.now(&process.rules(&self.rules), process.tick),
+            None => thread.now(&self.rules, 0),
+        }
     }
 
     /// Returns the threads in the order of their keys.
     pub fn threads(&self) -> impl Iterator<Item = ThreadNow> + '_ {
-        self.threads.values().map(|thread| thread.now(&self.rules))
+        self.threads.values().map(|thread| self.now(thread))
     }
 }

@@ -150,6 +150,9 @@ pub struct Tick {
     pub interval_ns: u64,
     /// Planned time since the tick before, ns: as long as that interval or longer.
     pub tick_interval_ns: u64,
+    /// Visits are rationed: a thread that ran is observed within this time, ns. Else it is
+    /// observed in each tick, or soon after (see [`crate::capture::thread_scan::parked_rotation`]).
+    pub visit_interval_ns: Option<u64>,
     /// Losses and costs since the session began.
     pub losses: Losses,
 }
@@ -164,6 +167,7 @@ impl Tick {
             process_cpu_ns: None,
             interval_ns: 10_000_000,
             tick_interval_ns: 10_000_000,
+            visit_interval_ns: None,
             losses: Losses::default(),
         }
     }

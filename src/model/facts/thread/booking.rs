@@ -39,11 +39,11 @@ impl Thread {
         let cpu = counters.run_ns - before.run_ns;
         self.delay += counters.delay_ns - before.delay_ns;
         self.outcome.ran += cpu;
+        let span = at.saturating_sub(self.settled);
+        self.settled = self.settled.max(at);
         if self.owed.wall == 0 {
             self.owed.from = self.settled;
         }
-        let span = at.saturating_sub(self.settled);
-        self.settled = self.settled.max(at);
         let mut left = span + self.owed.wall;
         if let Some((from, till)) = self.unseen_cpu.take() {
             // It ran before this span.

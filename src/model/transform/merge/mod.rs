@@ -230,7 +230,7 @@ impl Merger {
         health.ticks = health.ticks.saturating_add(more.ticks);
         health.losses.add(&more.losses);
         health.interval_achieved_ns = health.interval_achieved_ns.max(more.interval_achieved_ns);
-        health.tick_interval_ns = health.tick_interval_ns.max(more.tick_interval_ns);
+        health.visit_interval_ns = health.visit_interval_ns.max(more.visit_interval_ns);
         health.late_p99_ns = health.late_p99_ns.max(more.late_p99_ns);
         health.startup_ns = health.startup_ns.saturating_add(more.startup_ns);
         health.self_cpu_percent = health.self_cpu_percent.max(more.self_cpu_percent);
