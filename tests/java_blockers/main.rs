@@ -348,7 +348,7 @@ fn is_none(tid: u32, printed: &BTreeMap<u32, Printed>) -> bool {
 }
 
 /// Passes over all threads while objects are moved and locks change hands.
-const PASSES: usize = 1000;
+const PASSES: usize = 300;
 
 #[test]
 fn no_wrong_owner_is_named_while_objects_are_moved() {
