@@ -259,6 +259,25 @@ fn what_running_threads_may_still_say_is_not_taken_for_gone() {
 }
 
 #[test]
+fn nothing_is_taken_for_gone_until_dropped_observations_were_sent_again() {
+    let mut feed = Feed::new();
+    feed.blocked(0, 1, EPOLL, 10, counters(0, 0, 1));
+    feed.tick_with(0, Some(0));
+    feed.ticks(0, 990);
+    // t1 ran for 30 ms of 40, and the ring has no room for the observations that say so.
+    feed.losses.dropped += 1;
+    feed.tick_with(1_000, Some(40));
+    for at in [1_010, 1_020, 1_030] {
+        feed.losses.dropped += 1;
+        feed.tick(at);
+    }
+    assert!(!feed.rows().iter().any(|row| row.contains("(exited)")), "{:?}", feed.rows());
+    feed.blocked(1_040, 1, EPOLL, 10, counters(30, 0, 3));
+    feed.tick(1_040);
+    assert_eq!(feed.rows()[0], "(exited) [exited threads, not sampled] run wall=0 cpu=10 hits=0/0");
+}
+
+#[test]
 fn what_was_taken_for_gone_is_taken_back() {
     let mut feed = Feed::new();
     feed.blocked(0, 1, EPOLL, 10, counters(0, 0, 1));

@@ -8,7 +8,7 @@ use sampletop::model::facts::recorder::{Limits, Recorder, View};
 use sampletop::model::projection::settings::Range;
 use sampletop::model::vocabulary::frame::{Ns, ThreadKey};
 
-use super::simulator::{ROUND_TAKES, Run, World, world};
+use super::simulator::{Run, World, world};
 use super::support::*;
 
 /// Replays the run, views included, and closes the recorder.
@@ -70,15 +70,7 @@ fn totals_hold(world: &World, losses: bool, kernel_visible: bool) -> Result<(), 
         lives.retain(|thread, _| !dead.contains(thread));
     }
     prop_assert_eq!(walls, lives);
-    // With lost observations, time that was booked to exited threads too long ago to be taken back
-    // may be too much. The error is what ran between an observation and the reading of the clock.
-    // Where visits are rationed, that lasts until the clock is read again, after several of them.
-    let slack = match losses && world.resend {
-        true if world.is_rationed() => run.end,
-        true => 4 * ROUND_TAKES,
-        false => 0,
-    };
-    prop_assert!((run.cpu..=run.cpu + slack).contains(&cpu(&sums)), "{} {}", cpu(&sums), run.cpu);
+    prop_assert_eq!(cpu(&sums), run.cpu);
     let hits: u64 = sums.values().map(|w| u64::from(w.hits)).sum();
     let cpu_hits: u64 = sums.values().map(|w| u64::from(w.cpu_hits)).sum();
     prop_assert_eq!(cpu_hits, run.samples);

@@ -4,7 +4,9 @@
 use std::ops::Range;
 
 use proptest::prelude::*;
-use sampletop::model::vocabulary::event::{Counters, Event, Observation, Seen, Syscall, Tick};
+use sampletop::model::vocabulary::event::{
+    Counters, Event, Losses, Observation, Seen, Syscall, Tick,
+};
 use sampletop::model::vocabulary::frame::{Ns, RawName, ThreadKey};
 
 use super::support::{EPOLL, FUTEX, MS, PID, READ, SECOND, START, code};
@@ -85,7 +87,8 @@ pub struct World {
     pub rounds: Vec<Round>,
     /// The part of the sampling period that has passed at the start, per thread.
     pub phase: Ns,
-    /// A lost observation is sent again at the next tick (the ring reports the loss).
+    /// The ring reports lost observations: ticks count them, and each is sent again at the next
+    /// tick.
     pub resend: bool,
     /// The ticks at which visits are rationed, and the visit interval in ticks: a thread that was
     /// seen waiting is visited at its turn only.
@@ -114,13 +117,9 @@ pub struct Run {
 }
 
 /// Time from an observation to the report of its tick, ns.
-pub const ROUND_TAKES: Ns = 50_000;
+const ROUND_TAKES: Ns = 50_000;
 
 impl World {
-    pub fn is_rationed(&self) -> bool {
-        (0..self.rounds.len()).any(|nth| self.visit(nth).is_some())
-    }
-
     /// Returns the visit interval in ticks, if visits are rationed at this tick.
     fn visit(&self, nth: usize) -> Option<usize> {
         let (ticks, visit) = &self.rationed;
@@ -139,6 +138,9 @@ impl World {
         let mut last_sent: Vec<Option<(Counters, bool)>> = vec![None; self.lives.len()];
         let (mut now, mut before, mut read): (Ns, Ns, Option<(Ns, Ns, Ns)>) = (0, 0, None);
         let mut samples = 0;
+        let mut reported = Losses::default();
+        // Time of the last tick.
+        let mut floor = 0;
         // The next turn of each thread, by the number of the tick.
         let mut turns = vec![0; self.lives.len()];
         for (nth, round) in self.rounds.iter().enumerate() {
@@ -215,6 +217,9 @@ impl World {
             };
             for (index, at, seen, stack, counters) in sent {
                 let life = &self.lives[index];
+                // Capture reports no time before the last tick. A sample that it reads later gets
+                // that tick's time.
+                let at = at.max(floor);
                 let Some(seen) = seen else {
                     ended[index] = Some(now);
                     // Sometimes the last counters could still be read.
@@ -235,6 +240,7 @@ impl World {
                     last_sent[index] = None;
                 }
                 if lost {
+                    reported.dropped += u64::from(self.resend);
                     continue;
                 }
                 samples += u64::from(seen == Seen::OnCpu);
@@ -271,12 +277,13 @@ impl World {
                 process_cpu_ns,
                 interval_ns: self.interval,
                 visit_interval_ns: visit_ns,
+                losses: reported,
                 ..Tick::new(START + tick, PID)
             })));
             if round.view {
                 events.push(None);
             }
-            before = now;
+            (before, floor) = (now, tick);
         }
         let end = now + ROUND_TAKES + MS;
         let lives = self.lives.iter().zip(&first).zip(&ended);

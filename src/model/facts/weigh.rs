@@ -45,6 +45,8 @@ struct Process {
     interval: Ns,
     /// See [`Tick::visit_interval_ns`].
     visit: Option<Ns>,
+    /// See [`Losses::dropped`](crate::model::vocabulary::event::Losses::dropped).
+    dropped: u64,
     /// CPU time that the threads' own counters counted, since their first observations.
     counted: Ns,
     clock: Option<Clock>,
@@ -151,6 +153,7 @@ impl Weigher {
             tick: 0,
             interval: 0,
             visit: None,
+            dropped: 0,
             counted: 0,
             clock: None,
             orphans: Orphans::default(),
@@ -245,10 +248,14 @@ impl Weigher {
         process.tick = process.tick.max(at);
         process.interval = tick.interval_ns;
         process.visit = tick.visit_interval_ns;
+        let dropped = std::mem::replace(&mut process.dropped, tick.losses.dropped);
         // All threads were observed after the reading, so their counters include all of their CPU
-        // time in it.
+        // time in it. An observation that was dropped is sent again at the next tick, so none is
+        // missing at a tick at which none was dropped.
         let caught_up = CAUGHT_UP + process.visited_before();
-        if process.clock.as_ref().is_some_and(|clock| clock.due && clock.read + caught_up <= at) {
+        if dropped == tick.losses.dropped
+            && process.clock.as_ref().is_some_and(|clock| clock.due && clock.read + caught_up <= at)
+        {
             self.book_gone(tick.pid);
         }
         if let Some(cpu) = tick.process_cpu_ns {

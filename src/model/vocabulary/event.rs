@@ -98,7 +98,7 @@ pub enum Event {
     },
     /// Every thread of `pid` was observed, at or before `at`; those that sent no
     /// [`Event::Observation`] since the tick before were *blocked and unmoved*: same stack, same
-    /// state.
+    /// state. No later event is older.
     Tick(Tick),
     /// The thread ended at or shortly before `at`, with its last known counters.
     ThreadEnded {
