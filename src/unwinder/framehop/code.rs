@@ -176,7 +176,7 @@ impl Code {
         if let Some(resolved) = self.resolved.get(&(pc, exact)) {
             return Some(*resolved);
         }
-        // It takes up to seven reads of its code.
+        // It takes up to seven reads of its code, usually one.
         let resolved =
             self.context.spend(7 * READ).and_then(|()| self.resolve_uncached(memory, pc, exact))?;
         if self.context.exhausted() {
@@ -260,19 +260,28 @@ impl Code {
     fn trampoline(&self, memory: &impl ReadMemory, pc: u64, exact: bool) -> Option<RawFrame> {
         const FORMS: [&[u8]; 2] =
             [&[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05], &[0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05]];
+        const LONGEST: usize = FORMS[0].len();
         let mapping = self.code_at(pc)?;
-        let found = FORMS.iter().any(|form| {
-            let mut code = [0; 9];
+        // One call reads all, except at the ends of readable memory.
+        let mut around = [0; 2 * LONGEST];
+        let first = pc.wrapping_sub(LONGEST as u64);
+        let is_read = memory.read_exact(first, &mut around).is_some();
+        let matches = |at: u64, form: &[u8]| {
+            if is_read {
+                return around[at.wrapping_sub(first) as usize..].starts_with(form);
+            }
+            let mut code = [0; LONGEST];
             let code = &mut code[..form.len()];
-            let matches =
-                |at: u64, code: &mut [u8]| memory.read_exact(at, code).is_some() && code == *form;
+            memory.read_exact(at, code).is_some() && code == form
+        };
+        let found = FORMS.iter().any(|form| {
             // A thread in the system call itself has its pc behind the instruction, or before it if
             // restarted.
-            matches(pc, code)
+            matches(pc, form)
                 || exact
                     && [2, 0]
                         .iter()
-                        .any(|left| matches(pc.wrapping_sub(form.len() as u64 - left), code))
+                        .any(|left| matches(pc.wrapping_sub(form.len() as u64 - left), form))
         });
         found.then(|| self.frame(mapping, pc, true))
     }
