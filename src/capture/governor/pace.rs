@@ -23,7 +23,7 @@ pub struct Overhead {
 /// Maximum interval of samples, ns.
 const LONGEST: Ns = 10 * SECOND;
 /// Visit interval that is rationed first, and the longest one, ns.
-const VISITS: (Ns, Ns) = (SECOND / 20, 15 * SECOND);
+const VISITS: (Ns, Ns) = (SECOND / 20, 30 * SECOND);
 /// Time of the thread scans of a tick above which rationed visits make them shorter, ns. Below it
 /// most of that time does not depend on the number of visits.
 const LONG_SCANS: Ns = SECOND / 2_000;
@@ -219,7 +219,7 @@ mod tests {
             assert_eq!(pace.visit_interval(), visit);
             assert!(pace.interval() >= 20 * MS, "{}", pace.interval());
             let notice = pace.notice().expect("a sentence");
-            assert_eq!(notice.contains("; waits seen every 15s ("), visit.is_some(), "{notice}");
+            assert_eq!(notice.contains("; waits seen every 30s ("), visit.is_some(), "{notice}");
         }
     }
 
