@@ -16,6 +16,8 @@ use crate::process::target;
 pub const MAPPINGS_MAX: usize = 1 << 18;
 /// Maximum bytes of `/proc/PID/maps` read.
 const TEXT_MAX: u64 = 64 << 20;
+/// Bytes of the text for which memory is reserved.
+const TEXT_USUAL: usize = 64 << 10;
 /// Maximum length of a line. A path is at most PATH_MAX (4096) bytes, each escaped as up to four.
 const LINE_MAX: usize = 4 * 4096 + 128;
 
@@ -117,7 +119,8 @@ impl Maps {
     }
 
     fn read_as(id: u32) -> io::Result<Maps> {
-        let mut text = Vec::new();
+        // The kernel fills at most a page at each call, a growing vector asks for less.
+        let mut text = Vec::with_capacity(TEXT_USUAL);
         File::open(format!("/proc/{id}/maps"))?.take(TEXT_MAX).read_to_end(&mut text)?;
         Ok(Maps::parse(&text))
     }

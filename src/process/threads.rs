@@ -180,6 +180,11 @@ impl Tasks {
         rustix::fs::fstat(&self.dir).map_or(0, |stat| stat.st_nlink)
     }
 
+    /// Returns the link count of a process with so many threads.
+    pub fn links_of(threads: u32) -> u64 {
+        2 + u64::from(threads)
+    }
+
     /// Returns the CPU time of all threads including ended ones; `None` once the process has been
     /// waited for. The kernel adds up the threads' counters.
     pub fn clock(&self) -> Option<Ns> {

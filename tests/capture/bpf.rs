@@ -72,33 +72,38 @@ impl Passes {
     pub fn next(&mut self) -> Pass {
         let (mut events, mut moved, mut rows) = (Vec::new(), Vec::new(), 0);
         let before = self.bpf.counts().calls;
-        let visit = self.scan.next_visit(self.turns, self.bpf.visit_method());
-        self.bpf.begin(self.pid, visit).expect("a pass");
-        let mut context = ScanContext {
-            stacks: Some(Stacks {
-                reader: &mut self.reader,
-                unwinder: &mut TopOnly,
-                reports: None,
-            }),
-            events: &mut events,
-            moved: &mut moved,
-            losses: &mut self.losses,
-            stops_threads: false,
-            turns: self.turns,
-            max_first_observations: usize::MAX,
-            pause_at: Ns::MAX,
-            denied: false,
-        };
-        while self.bpf.read().expect("rows") {
-            for (row, copied) in self.bpf.rows() {
-                rows += 1;
-                self.scan.take_row(&row, copied, &mut context);
+        loop {
+            let visit = self.scan.next_visit(self.turns, self.bpf.visit_method());
+            self.bpf.begin(self.pid, visit).expect("a pass");
+            let mut context = ScanContext {
+                stacks: Some(Stacks {
+                    reader: &mut self.reader,
+                    unwinder: &mut TopOnly,
+                    reports: None,
+                }),
+                events: &mut events,
+                moved: &mut moved,
+                losses: &mut self.losses,
+                stops_threads: false,
+                turns: self.turns,
+                max_first_observations: usize::MAX,
+                pause_at: Ns::MAX,
+                denied: false,
+            };
+            while self.bpf.read().expect("rows") {
+                for (row, copied) in self.bpf.rows() {
+                    rows += 1;
+                    self.scan.take_row(&row, copied, &mut context);
+                }
             }
+            if self.scan.needs_another_pass(self.bpf.thread_count()) {
+                continue;
+            }
+            let clock = self.scan.needs_process_clock().then(|| self.scan.tasks().clock());
+            self.scan.end_pass(self.bpf.missed(), clock, &mut context);
+            let Counts { calls, visited } = self.bpf.counts();
+            return Pass { events, rows, calls: calls - before, visited };
         }
-        let clock = self.scan.needs_process_clock().then(|| self.scan.tasks().clock());
-        self.scan.end_pass(self.bpf.missed(), clock, &mut context);
-        let Counts { calls, visited } = self.bpf.counts();
-        Pass { events, rows, calls: calls - before, visited }
     }
 }
 
@@ -237,11 +242,10 @@ fn parked_threads_are_visited_in_rotation_by_single_iterators() {
     }
 }
 
-/// Returns whether `calls` are the calls of lists: one for each list that reports nothing, another
-/// for rows. The iterator that is read on for each list sometimes ends. Then it is closed and
-/// another one is opened.
-fn of_lists(calls: u64, lists: u64, reported: bool) -> bool {
-    (0..=3).contains(&calls.wrapping_sub(lists + u64::from(reported)))
+/// Returns whether `calls` are the calls of lists: one for each. The iterator that is read on for
+/// each list sometimes ends. Then it is closed and another one is opened.
+fn of_lists(calls: u64, lists: u64) -> bool {
+    (0..=3).contains(&calls.wrapping_sub(lists))
 }
 
 fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
@@ -252,16 +256,14 @@ fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
     let alone = |pass: (usize, u32, u64), threads: u32| {
         let parked = pass.1.wrapping_sub(threads);
         if listed {
-            [50, 100].contains(&parked) && of_lists(pass.2, 1, pass.0 > 0)
+            [50, 100].contains(&parked) && of_lists(pass.2, 1)
         } else {
             parked == 0 && pass.2 == 3 * u64::from(threads)
         }
     };
     // A pass over all threads, none of them parked: four lists, or one iterator.
     let visits_all = |pass: (usize, u32, u64)| {
-        pass.0 == 0
-            && pass.1 == 501
-            && if listed { of_lists(pass.2, 4, false) } else { pass.2 == 3 }
+        pass.0 == 0 && pass.1 == 501 && if listed { of_lists(pass.2, 4) } else { pass.2 == 3 }
     };
     let mut target = Running::start(&program, &["wake", "500"]);
     wait_until_all_sleep(target.pid());
@@ -292,7 +294,7 @@ fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
                 (0, 100),
                 "50 at each tick, as many at a time as fit into one list"
             );
-            assert!(of_lists(calls, 1, false), "{calls}");
+            assert!(of_lists(calls, 1), "{calls}");
         }
     } else {
         for _ in 0..3 {
@@ -398,14 +400,26 @@ fn who_is_born_or_dies_is_noticed_at_once() {
     if !works() {
         return;
     }
-    let program = build("cap_threads.c", "bpf-born", &["-O1"]);
+    // Without a visit, the directory of threads tells it.
+    born_or_dies("bpf-born", |pid| (Passes::over(pid, 1), 0));
+    // With visits, the kernel does.
+    born_or_dies("bpf-born-listed", |pid| {
+        let mut passes = Passes::over(pid, 200);
+        passes.scan = ThreadScan::new(pid, 1000).expect("its threads").without_clock();
+        (passes, 101)
+    });
+}
+
+/// `open` returns passes, and how many of the parked threads each visits.
+fn born_or_dies(name_of_program: &str, open: impl Fn(u32) -> (Passes, u32)) {
+    let program = build("cap_threads.c", name_of_program, &["-O1"]);
     let mut target = Running::start(&program, &["grow", "100"]);
     wait_until_all_sleep(target.pid());
-    let mut passes = Passes::over(target.pid(), 1);
+    let (mut passes, visited) = open(target.pid());
     passes.next();
     std::thread::sleep(Duration::from_nanos(PARKED_AFTER));
     passes.next();
-    assert_eq!(passes.next().visited, 0, "all are parked");
+    assert_eq!(passes.next().visited, visited, "all are parked");
     ask(&mut target, "born\n");
     assert_eq!(next_number(&mut target), 1);
     wait_until_all_sleep(target.pid());
@@ -476,7 +490,7 @@ pub fn rows_of(bpf: &mut Bpf, pid: u32, visit: Visit) -> Vec<(Row, Vec<u8>)> {
     rows
 }
 
-/// A thread yields the same row however it is visited. A list may exceed what fits into one read.
+/// A thread yields the same row however it is visited. A list may exceed [`MAX_LISTED`].
 #[test]
 fn all_ways_to_visit_a_thread_tell_the_same() {
     if !works() {
@@ -516,6 +530,7 @@ fn all_ways_to_visit_a_thread_tell_the_same() {
     let mut each = Bpf::open_without_lists().expect("it works");
     each.add(pid).expect("a process");
     assert!(without_time(rows_of(&mut each, pid, Visit { only: None, again })) == all);
+    assert_eq!(bpf.thread_count(), None, "it counts those of a list");
     for bpf in [&mut bpf, &mut each] {
         let before = bpf.counts().calls;
         assert!(without_time(rows_of(bpf, pid, by_name.clone())) == all);
@@ -523,9 +538,11 @@ fn all_ways_to_visit_a_thread_tell_the_same() {
         assert_eq!(visited, THREADS as u32);
         let calls = calls - before;
         if bpf.visit_method() == VisitMethod::Listed {
-            assert!((6..=9).contains(&calls), "three lists, and the rows of each: {calls}");
+            assert!(of_lists(calls, 3), "{calls}");
+            assert_eq!(bpf.thread_count(), Some(THREADS as u32));
         } else {
             assert_eq!(calls, 3 * THREADS as u64);
+            assert_eq!(bpf.thread_count(), None);
         }
         let silent =
             rows_of(bpf, pid, Visit { only: Some(threads.clone()), again: Repeats::default() });

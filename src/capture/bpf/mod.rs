@@ -257,6 +257,12 @@ impl Bpf {
         Ok(self.filled > 0)
     }
 
+    /// Returns how many threads the process had in the pass, if that visited some single ones by a
+    /// list. The pass must have ended.
+    pub fn thread_count(&self) -> Option<u32> {
+        self.programs.threads()
+    }
+
     /// Returns whether the pass has visited every thread; rows of the last ones may still have to
     /// be read.
     pub fn has_visited_all(&self) -> bool {

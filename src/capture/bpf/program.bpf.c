@@ -58,6 +58,9 @@ struct vm_area_struct {
     u64 vm_end;
 } RELOCATED;
 struct mm_struct;
+struct signal_struct {
+    int nr_threads;
+} RELOCATED;
 struct task_struct {
     u32 __state;
     int exit_state;
@@ -71,6 +74,7 @@ struct task_struct {
     struct sched_info sched_info;
     struct thread_struct thread;
     struct mm_struct *mm;
+    struct signal_struct *signal;
 } RELOCATED;
 struct pt_regs {
     u64 r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, sp;
@@ -125,7 +129,7 @@ struct order {
     u32 process;
     // Number of threads in `list`.
     u32 listed;
-    // Number of rows that `visit` has written.
+    // Number of rows that `visit` has written to `listed_rows`.
     u32 rows;
     // Not 0: runnable threads that are off the core are read too.
     u32 runnable;
@@ -134,6 +138,8 @@ struct order {
     // The least of CLOCK_MONOTONIC minus the time at which the reader itself was put on its core, by the scheduler's clock: never
     // less than the distance of these clocks.
     u64 ahead;
+    // Number of threads of `process` as of the last `visit`; 0: unknown.
+    u32 threads;
 };
 struct {
     NUMBER(type, MAP_ARRAY);
@@ -152,7 +158,7 @@ struct {
     TYPE(value, u32);
 } again SECTION(".maps");
 
-// Maximum threads of a list: their rows fit into one read of the iterator.
+// Maximum threads of a list.
 #define LISTED_MOST 128
 struct listed {
     // In the initial namespace.
@@ -236,6 +242,15 @@ struct row {
     u64 ax, bx, cx, dx, si, di, r8, r9, r10, r11, r12, r13, r14, r15;
     u64 orig_ax, fs_base;
 };
+
+// The rows of a list. User space reads them here, which spares it a call.
+struct {
+    NUMBER(type, MAP_ARRAY);
+    NUMBER(max_entries, LISTED_MOST);
+    NUMBER(map_flags, MAP_MMAPABLE);
+    TYPE(key, u32);
+    TYPE(value, struct row);
+} listed_rows SECTION(".maps");
 
 #define TASK_INTERRUPTIBLE 1
 #define TASK_UNINTERRUPTIBLE 2
@@ -351,9 +366,25 @@ static __attribute__((always_inline)) u32 read_off_core(struct task_struct *task
     return is_held_by_kernel(row) ? TOLD_HELD : TOLD_ALL;
 }
 
+// Writes a row: of the threads of a list to `listed_rows`, else to the iterator's output. Returns 0 if it fitted, as those of a list
+// always do.
+static __attribute__((always_inline)) long write(struct seq_file *rows, struct order *order, struct row *row, int of_list)
+{
+    u32 number = order->rows;
+    struct row *listed;
+
+    if (!of_list)
+        return bpf_seq_write(rows, row, sizeof(*row));
+    listed = bpf_map_lookup_elem(&listed_rows, &number);
+    if (!listed)
+        return 1;
+    *listed = *row;
+    return 0;
+}
+
 // Visits a thread: writes a row if it has to be reported. `again`: even if it has not run.
 static __attribute__((always_inline)) void tell(struct seq_file *rows, struct task_struct *task, struct order *order,
-                                                u32 again)
+                                                u32 again, int of_list)
 {
     struct row row = {};
     struct told *told;
@@ -396,7 +427,7 @@ static __attribute__((always_inline)) void tell(struct seq_file *rows, struct ta
         what = read_off_core(task, order, &row);
     }
     // A row that does not fit is visited again by the next read, so only a written row counts as reported.
-    if (bpf_seq_write(rows, &row, sizeof(row)))
+    if (write(rows, order, &row, of_list))
         return;
     order->visited++;
     order->rows++;
@@ -431,11 +462,11 @@ int look(struct bpf_iter__task *context)
         tid = id_here(task);
         named = bpf_map_lookup_elem(&again, &tid) != 0;
     }
-    tell(context->meta->seq, task, order, named);
+    tell(context->meta->seq, task, order, named, 0);
     return 0;
 }
 
-static long visit_listed(u32 index, struct bpf_iter__task **context)
+static long visit_listed(u32 index, void *nothing)
 {
     struct listed *listed = bpf_map_lookup_elem(&list, &index);
     u32 zero = 0;
@@ -448,16 +479,17 @@ static long visit_listed(u32 index, struct bpf_iter__task **context)
     if (!task)
         return 0;
     if ((u32)task->tgid == order->process)
-        tell((*context)->meta->seq, task, order, listed->again);
+        tell(0, task, order, listed->again, 1);
     bpf_task_release(task);
     return 0;
 }
 
-// The kernel calls this for every thread of the machine, which is ignored. User space reads one byte: one call visits the list. It
-// then reads the rows, and continues for the next list. Making an iterator costs as much as visiting fifty threads.
+// The kernel calls this for every thread of the machine, which is ignored. User space reads one byte: one call visits the list.
+// Making an iterator costs as much as visiting fifty threads.
 SECTION("iter.s/task")
 int visit(struct bpf_iter__task *context)
 {
+    struct task_struct *leader;
     struct order *order;
     u32 zero = 0;
     u8 mark = 0;
@@ -468,7 +500,14 @@ int visit(struct bpf_iter__task *context)
     if (!order)
         return 0;
     bpf_seq_write(context->meta->seq, &mark, sizeof(mark));
-    bpf_loop(order->listed, visit_listed, &context, 0);
+    order->threads = 0;
+    leader = bpf_task_from_pid(order->process);
+    if (leader) {
+        if ((u32)leader->tgid == order->process)
+            order->threads = leader->signal->nr_threads;
+        bpf_task_release(leader);
+    }
+    bpf_loop(order->listed, visit_listed, 0, 0);
     return 0;
 }
 

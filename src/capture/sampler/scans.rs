@@ -58,7 +58,28 @@ impl Core {
         let process = &mut self.processes[index];
         bpf.begin(process.pid(), process.scan.next_visit(turns, bpf.visit_method()))?;
         let needs_clock = process.scan.needs_process_clock();
-        let (mut pause_at, mut clock) = (monotonic() + MAX_SCAN_SLICE, None);
+        let mut pause_at = monotonic() + MAX_SCAN_SLICE;
+        let mut clock = self.read_pass(bpf, index, needs_clock, &mut pause_at)?;
+        let process = &mut self.processes[index];
+        if process.scan.needs_another_pass(bpf.thread_count()) {
+            bpf.begin(process.pid(), process.scan.next_visit(turns, bpf.visit_method()))?;
+            clock = self.read_pass(bpf, index, needs_clock, &mut pause_at)?;
+        }
+        let (scan, mut context) = self.scan_and_context(index);
+        scan.end_pass(bpf.missed(), clock, &mut context);
+        Ok(())
+    }
+
+    /// Reads a pass to its end. `pause_at`: when perf's rings are to be emptied. Returns the process clock if it is needed: `None` in it where it
+    /// cannot be read.
+    fn read_pass(
+        &mut self,
+        bpf: &mut Bpf,
+        index: usize,
+        needs_clock: bool,
+        pause_at: &mut Ns,
+    ) -> io::Result<Option<Option<Ns>>> {
+        let mut clock = None;
         loop {
             let more = bpf.read()?;
             // Read before stacks are walked, which takes long. Read once, since it covers all
@@ -67,20 +88,17 @@ impl Core {
                 clock = Some(self.processes[index].scan.tasks().clock());
             }
             if !more {
-                break;
+                return Ok(clock);
             }
             for (row, copied) in bpf.rows() {
                 let (scan, mut context) = self.scan_and_context(index);
                 scan.take_row(&row, copied, &mut context);
-                if monotonic() >= pause_at {
+                if monotonic() >= *pause_at {
                     self.drain(monotonic());
-                    pause_at = monotonic() + MAX_SCAN_SLICE;
+                    *pause_at = monotonic() + MAX_SCAN_SLICE;
                 }
             }
         }
-        let (scan, mut context) = self.scan_and_context(index);
-        scan.end_pass(bpf.missed(), clock, &mut context);
-        Ok(())
     }
 
     /// Returns the maximum visits of parked threads per scan of the process.

@@ -1,7 +1,7 @@
 //! The rows of the task iterator as source of a scan. A row holds all facts about a thread that
 //! ran, or that has to be reported again. No file of a thread that did not run is read.
 //!
-//! A scan visits either all threads, or those that are not parked and some that are. Only a visit
+//! A pass visits either all threads, or those that are not parked and some that are. Only a visit
 //! of all threads finds new ones. It is made once a second, and when the number of threads changes.
 
 use crate::capture::bpf::load::MAX_LISTED;
@@ -28,20 +28,44 @@ impl ThreadScan {
     /// run. `turns`: affordable visits of parked threads per scan.
     pub fn next_visit(&mut self, turns: usize, method: VisitMethod) -> Visit {
         self.visits_saved = self.visits_saved.saturating_add(turns).min(self.parked.len());
-        // Read before the pass: a thread created during it changes the count again.
-        self.list_again |= self.links != self.tasks.links();
-        // Where threads come and go all the time, rationed visits would never be few.
-        let listed = self.list_again
-            && (!self.rationed || monotonic() >= self.visited_all + LIST_RATIONED_EVERY);
-        let all = std::mem::take(&mut self.all) || self.again.all || listed;
+        let all = std::mem::take(&mut self.all) || self.again.all || self.must_list();
         let saved = self.visits_saved;
-        let only = if all { None } else { self.select_threads(turns, method) };
+        let mut only = if all { None } else { self.select_threads(turns, method) };
+        // Where threads come and go all the time, a list and then all would cost more.
+        self.is_counted = !self.churns
+            && method == VisitMethod::Listed
+            && only.as_ref().is_some_and(|threads| !threads.is_empty());
+        if !self.is_counted {
+            // Read before the pass: a thread created during it changes the count again.
+            self.churns = self.links != self.tasks.links();
+            self.list_again |= self.churns;
+            only = only.filter(|_| !self.must_list());
+        }
         self.complete = only.is_none();
         if only.is_none() {
             (self.visits_saved, self.visited_all) = (0, monotonic());
         }
         self.visited_parked = if only.is_none() { usize::MAX } else { saved - self.visits_saved };
         Visit { only, again: std::mem::take(&mut self.again) }
+    }
+
+    /// Returns whether threads have come or gone, so that all are to be visited.
+    fn must_list(&self) -> bool {
+        // Where they come and go all the time, rationed visits would never be few.
+        self.list_again && (!self.rationed || monotonic() >= self.visited_all + LIST_RATIONED_EVERY)
+    }
+
+    /// Returns whether another pass must follow at once, since threads have come or gone. `counted`:
+    /// the number of threads that the process had in the last one, if the kernel told it.
+    pub fn needs_another_pass(&mut self, counted: Option<u32>) -> bool {
+        if !std::mem::take(&mut self.is_counted) {
+            return false;
+        }
+        let links = counted.map_or_else(|| self.tasks.links(), Tasks::links_of);
+        let changed = self.links != links;
+        self.list_again |= changed;
+        self.churns |= changed;
+        changed && self.must_list()
     }
 
     /// Returns the unparked threads and the parked ones of this turn, or `None` if a pass over all

@@ -141,6 +141,10 @@ pub struct ThreadScan {
     rationed: bool,
     /// Last visit of all threads by the iterator.
     visited_all: Ns,
+    /// The pass that was requested last may tell the number of threads.
+    is_counted: bool,
+    /// That number had changed at the last scan.
+    churns: bool,
     /// Listed threads without a first observation; the last entry is taken next.
     newcomers: Vec<u32>,
     /// `newcomers` may still hold threads that existed at attach time.
@@ -190,6 +194,8 @@ impl ThreadScan {
             complete: false,
             rationed: false,
             visited_all: 0,
+            is_counted: false,
+            churns: false,
             newcomers: Vec::new(),
             attaching: true,
             paused_at: None,
