@@ -180,7 +180,7 @@ impl Tasks {
         rustix::fs::fstat(&self.dir).map_or(0, |stat| stat.st_nlink)
     }
 
-    /// Returns the link count of a process with so many threads.
+    /// Returns the link count of a process with this number of threads.
     pub fn links_of(threads: u32) -> u64 {
         2 + u64::from(threads)
     }

@@ -70,8 +70,8 @@ impl Core {
         Ok(())
     }
 
-    /// Reads a pass to its end. `pause_at`: when perf's rings are to be emptied. Returns the process clock if it is needed: `None` in it where it
-    /// cannot be read.
+    /// Reads a pass to its end. `pause_at`: when perf's rings are to be emptied. Returns the
+    /// process clock if it is needed: `None` in it where it cannot be read.
     fn read_pass(
         &mut self,
         bpf: &mut Bpf,

@@ -55,8 +55,8 @@ impl ThreadScan {
         self.list_again && (!self.rationed || monotonic() >= self.visited_all + LIST_RATIONED_EVERY)
     }
 
-    /// Returns whether another pass must follow at once, since threads have come or gone. `counted`:
-    /// the number of threads that the process had in the last one, if the kernel told it.
+    /// Returns whether another pass must follow at once, since threads have come or gone.
+    /// `counted`: the number of threads that the process had in the last one, if the kernel told.
     pub fn needs_another_pass(&mut self, counted: Option<u32>) -> bool {
         if !std::mem::take(&mut self.is_counted) {
             return false;
