@@ -5,6 +5,7 @@
 //! process               state of each process
 //! runtime_thread_names  names that a runtime gives its threads
 //! scans                 the thread scan of each tick
+//! pacing                how often there are samples, ticks and visits
 //! samples               samples of running threads, by the kernel or by ptrace
 //! changes               added processes, execs, exits, changes of backend
 //! blockers              reads what blocked threads wait for, and who holds it
@@ -18,6 +19,7 @@ mod blockers;
 mod changes;
 mod deadlocks;
 mod emit;
+mod pacing;
 mod process;
 mod runtime_thread_names;
 mod samples;
@@ -38,9 +40,10 @@ use crate::capture::governor::pace::Pace;
 use crate::capture::perf::{COUNTERS_LAG, PerfCounts};
 use crate::capture::ptrace::StopCounts;
 use crate::capture::sampler::allowance::Allowance;
+use crate::capture::sampler::pacing::between_samples;
 use crate::capture::sampler::process::Process;
 use crate::capture::schedule::{Random, Schedule};
-use crate::capture::tick_interval::{Support, TickInterval};
+use crate::capture::tick_interval::TickInterval;
 use crate::capture::{Control, Plan, Status, Walkers};
 use crate::clock::{cpu_of_process, monotonic};
 use crate::model::vocabulary::event::{Event, Losses, Tick};
@@ -61,9 +64,6 @@ fn descriptors_to_spend(limit: usize) -> usize {
 const MAX_PENDING: usize = 100_000;
 /// Maximum wait for room in the ring at the end of a session.
 const MAX_FINAL_WAIT: Ns = SECOND;
-/// Samples per interval where one stack of each thread is wanted. A thread that runs for a
-/// millisecond is sampled at 100 Hz.
-const SAMPLES_PER_INTERVAL_ONCE: Ns = 10;
 
 pub struct Core {
     /// Unordered.
@@ -411,41 +411,6 @@ impl Core {
         self.processes.iter_mut().for_each(|process| process.scan.force_full_scan());
     }
 
-    /// Sets the interval of samples, and with it that of ticks.
-    fn set_interval(&mut self, interval: Ns) {
-        self.interval = interval.max(1);
-        self.schedule.set_interval(self.next_tick_interval(monotonic()));
-        if let Some(perf) = &mut self.backend.perf {
-            perf.set_interval(between_samples(self.interval, self.once));
-        }
-        self.publish_status();
-    }
-
-    fn next_tick_interval(&self, now: Ns) -> Ns {
-        let samples = self.backend.perf.is_some() && !self.once && !self.ending;
-        let support = Support { samples, wakeup: self.backend.bpf.is_some() };
-        self.tick_interval.next(now, self.interval, self.pace.asked(), support)
-    }
-
-    /// Plans the next tick by what this one has found.
-    fn plan_tick(&mut self, now: Ns) {
-        let moved = self.processes.iter().flat_map(|process| &process.moved);
-        self.tick_interval.ran(now, moved.map(|moved| moved.ran).sum());
-        let next = self.next_tick_interval(now);
-        if next != self.schedule.interval() {
-            self.schedule.set_interval(next);
-        }
-        if let Some(bpf) = &mut self.backend.bpf {
-            if self.wakes_on_sample {
-                bpf.end_wakeup();
-            }
-            self.wakes_on_sample = next > self.interval && self.tick_interval.is_idle(now);
-            if self.wakes_on_sample {
-                bpf.request_wakeup();
-            }
-        }
-    }
-
     /// Runs one tick: the thread scan, the kernel's samples since the last tick, and one tick event
     /// per process, all with the same time.
     fn tick(&mut self, begin: Ns) {
@@ -505,34 +470,6 @@ impl Core {
         self.plan_tick(tick_at);
     }
 
-    /// Adjusts how often there are samples and visits to the bound of own CPU use.
-    fn adjust_pace(&mut self, at: Ns, sampler_cpu_ns: Ns) {
-        let before = self.visit_interval();
-        let attaching = self.processes.iter().any(|process| process.scan.not_read_yet() > 0);
-        if !self.ending && self.pace.observe(at, sampler_cpu_ns, attaching) {
-            self.pace_changed(before);
-        }
-    }
-
-    /// Applies a changed pace; `before`: the visit interval until now.
-    fn pace_changed(&mut self, before: Option<Ns>) {
-        let now = self.visit_interval();
-        if before.is_some() != now.is_some() {
-            self.clocks_due = 0;
-            self.processes.iter_mut().for_each(|process| process.scan.ration(now.is_some()));
-        }
-        if before.is_some_and(|before| now.is_none_or(|now| now < before)) {
-            // From then on silence says more than now.
-            self.force_full_scan();
-        }
-        self.set_interval(self.pace.interval());
-    }
-
-    /// Returns the visit interval if visits are rationed, see [`Pace::visit_interval`].
-    fn visit_interval(&self) -> Option<Ns> {
-        self.pace.visit_interval().filter(|_| !self.once && !self.ending)
-    }
-
     fn send_ticks(
         &mut self,
         at: Ns,
@@ -575,11 +512,6 @@ impl Core {
         }
         self.floor = at;
     }
-}
-
-/// Returns the interval of the kernel's samples.
-fn between_samples(interval: Ns, once: bool) -> Ns {
-    if once { interval / SAMPLES_PER_INTERVAL_ONCE } else { interval }
 }
 
 #[derive(Default)]

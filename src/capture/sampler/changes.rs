@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use crate::capture::backend::{self, Kind, Setting};
 use crate::capture::ptrace::Stopper;
+use crate::capture::sampler::pacing::between_samples;
 use crate::capture::sampler::process::{Ended, Process};
 use crate::capture::sampler::runtime_thread_names::RuntimeThreadNames;
-use crate::capture::sampler::{Core, between_samples, descriptors_to_spend};
+use crate::capture::sampler::{Core, descriptors_to_spend};
 use crate::clock::{cpu_of_process, monotonic};
 use crate::config::CaptureChoice;
 use crate::model::vocabulary::event::{Event, Seen};

@@ -28,17 +28,17 @@ impl ThreadScan {
     /// run. `turns`: affordable visits of parked threads per scan.
     pub fn next_visit(&mut self, turns: usize, method: VisitMethod) -> Visit {
         self.visits_saved = self.visits_saved.saturating_add(turns).min(self.parked.len());
+        // Where threads come and go all the time, a list and then all would cost more.
+        self.is_counted = method == VisitMethod::Listed && !self.churns;
+        if !self.is_counted {
+            self.compare_links();
+        }
         let all = std::mem::take(&mut self.all) || self.again.all || self.must_list();
         let saved = self.visits_saved;
         let mut only = if all { None } else { self.select_threads(turns, method) };
-        // Where threads come and go all the time, a list and then all would cost more.
-        self.is_counted = !self.churns
-            && method == VisitMethod::Listed
-            && only.as_ref().is_some_and(|threads| !threads.is_empty());
-        if !self.is_counted {
-            // Read before the pass: a thread created during it changes the count again.
-            self.churns = self.links != self.tasks.links();
-            self.list_again |= self.churns;
+        if self.is_counted && only.as_ref().is_none_or(Vec::is_empty) {
+            self.is_counted = false;
+            self.compare_links();
             only = only.filter(|_| !self.must_list());
         }
         self.complete = only.is_none();
@@ -47,6 +47,12 @@ impl ThreadScan {
         }
         self.visited_parked = if only.is_none() { usize::MAX } else { saved - self.visits_saved };
         Visit { only, again: std::mem::take(&mut self.again) }
+    }
+
+    /// Reads the number of threads, before a pass: one created during it changes the number again.
+    fn compare_links(&mut self) {
+        self.churns = self.links != self.tasks.links();
+        self.list_again |= self.churns;
     }
 
     /// Returns whether threads have come or gone, so that all are to be visited.
