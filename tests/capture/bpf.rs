@@ -9,7 +9,7 @@ use sampletop::capture::stack_reader::StackReader;
 use sampletop::capture::thread_scan::parked_rotation::{self, PARKED_AFTER, RESTLESS};
 use sampletop::capture::thread_scan::{ScanContext, Stacks, ThreadScan};
 use sampletop::config::CaptureChoice;
-use sampletop::model::vocabulary::event::{Event, Losses, Seen};
+use sampletop::model::vocabulary::event::{Event, Losses, Observation, Seen};
 use sampletop::model::vocabulary::frame::{Ns, ThreadKey};
 use sampletop::process::memory::Memory;
 use sampletop::process::threads::Reads;
@@ -436,6 +436,42 @@ fn born_or_dies(name_of_program: &str, open: impl Fn(u32) -> (Passes, u32)) {
     let ended =
         |event: &Event| matches!(event, Event::ThreadEnded { thread, .. } if *thread == born);
     assert_eq!(passes.next().events.into_iter().filter(ended).count(), 1);
+}
+
+/// The number of threads comes with each list, so the sampler reads no file to find a new thread
+/// that sleeps. The scan of all threads, once a second, would be in time for each of them with
+/// probability 0.2, for all with 3e-4.
+#[test]
+fn who_is_born_beside_a_running_thread_is_told_at_the_next_tick() {
+    if !works() {
+        return;
+    }
+    let program = build("cap_threads.c", "bpf-born-beside", &["-O1"]);
+    let mut target = Running::start(&program, &["grow", "3", "spin"]);
+    let (_sampler, mut reader) = start(&target, CaptureChoice::Bpf, 10);
+    read_for(&mut reader, Duration::from_secs(2));
+    let mut known = BTreeSet::new();
+    for _ in 0..5 {
+        // Nothing has changed for some ticks.
+        read_for(&mut reader, Duration::from_millis(300));
+        ask(&mut target, "born\n");
+        assert_eq!(next_number(&mut target), 1);
+        let mut events = Vec::new();
+        let is_born = |observation: &&Observation| {
+            name(observation) == "park-3" && !known.contains(&observation.thread)
+        };
+        read_until(&mut reader, &mut events, |events| scan(events).any(|seen| is_born(&seen)));
+        let born = scan(&events).find(is_born).expect("it was read").thread;
+        let at = events.iter().position(
+            |event| matches!(event, Event::Observation(observation) if observation.thread == born),
+        );
+        // Ticks since it was asked for: a late one counts once.
+        let later = ticks(&events[..at.expect("it was read")]);
+        assert!(later <= 3, "{later} ticks");
+        known.insert(born);
+        ask(&mut target, "dies\n");
+        assert_eq!(next_number(&mut target), 2);
+    }
 }
 
 /// An unchanged number of threads proves nothing: a thread that is visited by id and not found has

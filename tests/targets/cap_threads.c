@@ -2,7 +2,8 @@
 // `wake N`: N threads parked, each in a read of its own; the one whose number is sent burns 30 ms, tells its CPU time and
 // waits again.
 // `work N`: N threads that burn 0.2 ms and sleep 50 ms, again and again; after a line they end their work, and two spin.
-// `grow N`: N threads parked in reads; after a line one more, which ends after another line, and so on.
+// `grow N`: N threads parked in reads; after a line one more, which ends after another line, and so on. `grow N spin`: and one
+// that spins.
 // `churn`: threads that live, and work, 20 ms, one after the other, beside one that stays; after a line no more, and how many
 // there were.
 // `zombie`: the leader ends, a thread goes on spinning.
@@ -152,6 +153,7 @@ int main(int argc, char **argv) {
         pause();
     } else if (!strcmp(argv[1], "grow")) {
         for (long i = 0; i < atol(argv[2]); i++) start(park, i);
+        if (argc > 3) start(spin, 0);
         usleep(100000);
         puts("ready");
         fflush(stdout);
