@@ -50,7 +50,7 @@ pub struct View {
     pub folded_facts: u64,
     pub dropped_buckets: u64,
     pub late_p99_ns: u64,
-    /// Means over the last 5 s.
+    /// These two are as of the last 5 s, ns.
     pub interval_achieved_ns: u64,
     pub visit_interval_ns: u64,
     pub deadlocks: Arc<[Deadlock]>,
