@@ -33,12 +33,15 @@ impl Arguments {
         let several = paths.len() > 1;
         let label =
             |path: &Path| if several { format!(" {}", path.display()) } else { String::new() };
-        let programs: Vec<Program> =
-            paths.into_iter().map(|path| Program { label: label(&path), path }).collect();
-        for program in &programs {
-            let path = program.path.display();
-            assert!(program.path.exists(), "{path} is not there: cargo build --release");
-        }
+        // Absolute: a terminal would look for another one in PATH.
+        let programs: Vec<Program> = (paths.into_iter())
+            .map(|path| Program {
+                label: label(&path),
+                path: path.canonicalize().unwrap_or_else(|_| {
+                    panic!("{} is not there: cargo build --release", path.display())
+                }),
+            })
+            .collect();
         Arguments { words, programs }
     }
 

@@ -31,27 +31,40 @@ static MODES: OnceLock<libc::termios> = OnceLock::new();
 /// Messages of panics in other threads while the screen was taken.
 static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Standard output, with a count of the bytes written.
-struct Counted {
+/// Standard output. A drawing is held and written in one piece: each piece would wake up whatever
+/// carries it. What is held is lost if the drawing ends in a panic: it must not follow the panic's
+/// message.
+struct Output {
     out: Stdout,
+    held: Vec<u8>,
+    drawing: Rc<Cell<bool>>,
     written: Rc<Cell<u64>>,
 }
 
-impl Write for Counted {
+impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let n = self.out.write(bytes)?;
-        self.written.set(self.written.get() + n as u64);
-        Ok(n)
+        self.held.extend_from_slice(bytes);
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
+        // ratatui flushes before the synchronized update ends.
+        if self.drawing.get() {
+            return Ok(());
+        }
+        self.written.set(self.written.get() + self.held.len() as u64);
+        let written = self.out.write_all(&self.held);
+        self.held.clear();
+        written.and_then(|()| self.out.flush())
     }
 }
 
 /// The taken terminal. Dropping it restores the terminal's former state.
 pub struct Screen {
-    terminal: Terminal<CrosstermBackend<Counted>>,
+    terminal: Terminal<CrosstermBackend<Output>>,
+    /// A drawing is under way.
+    drawing: Rc<Cell<bool>>,
+    /// Bytes written by the last drawing.
     written: Rc<Cell<u64>>,
     mouse: bool,
     theme: Theme,
@@ -79,12 +92,17 @@ impl Screen {
         remember_modes();
         let mouse = config.mouse;
         take(mouse)?;
-        let written = Rc::new(Cell::new(0));
-        match Terminal::new(CrosstermBackend::new(Counted {
+        let (drawing, written) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0)));
+        let output = Output {
             out: io::stdout(),
+            held: Vec::new(),
+            drawing: Rc::clone(&drawing),
             written: Rc::clone(&written),
-        })) {
-            Ok(terminal) => Ok(Screen { terminal, written, mouse, theme: Theme::new(config) }),
+        };
+        match Terminal::new(CrosstermBackend::new(output)) {
+            Ok(terminal) => {
+                Ok(Screen { terminal, drawing, written, mouse, theme: Theme::new(config) })
+            }
             Err(error) => {
                 restore();
                 Err(error)
@@ -103,7 +121,9 @@ impl Screen {
         self.written.set(0);
         queue!(self.terminal.backend_mut(), BeginSynchronizedUpdate)?;
         let theme = &self.theme;
+        self.drawing.set(true);
         let drawn = self.terminal.draw(|frame| super::draw(frame, app, theme)).map(|_| ());
+        self.drawing.set(false);
         execute!(self.terminal.backend_mut(), EndSynchronizedUpdate)?;
         drawn.map(|()| self.written.get())
     }

@@ -10,7 +10,15 @@ use unicode_width::UnicodeWidthStr;
 
 /// Returns the cells that `text` takes.
 pub fn width(text: &str) -> usize {
+    if is_plain(text) {
+        return text.len();
+    }
     text.graphemes(true).map(UnicodeWidthStr::width).sum()
+}
+
+/// Whether each byte is a character of one cell, as in nearly all texts: nothing need be segmented.
+fn is_plain(text: &str) -> bool {
+    text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
 }
 
 /// Shortens text to at most `cells`: cuts the end and appends `mark`.
@@ -75,7 +83,12 @@ impl<'a> Pen<'a> {
     }
 
     pub fn put(&mut self, text: &str, style: Style) -> &mut Self {
-        if self.x < self.end {
+        if self.x < self.end && is_plain(text) {
+            for byte in text.bytes().take(self.room()) {
+                self.buffer[(self.x, self.y)].set_char(char::from(byte)).set_style(style);
+                self.x += 1;
+            }
+        } else if self.x < self.end {
             self.x = self.buffer.set_stringn(self.x, self.y, text, self.room(), style).0;
         }
         self
@@ -207,6 +220,26 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn what_is_plain_is_written_as_everything_else(text in "[ -~]{0,12}", cells in 0u16..10) {
+            let written = |text: &str| {
+                let mut buffer = Buffer::empty(Rect::new(0, 0, 10, 1));
+                let mut pen = Pen::new(&mut buffer, Rect::new(0, 0, cells, 1), 0);
+                pen.put(text, Style::new().bold());
+                (pen.x, buffer)
+            };
+            // One character that is not plain, behind everything that fits.
+            let (x, plain) = written(&text);
+            let (segmented_x, segmented) = written(&format!("{text:10}漢"));
+            prop_assert_eq!(usize::from(x), text.len().min(cells.into()));
+            prop_assert_eq!(segmented_x, cells);
+            for at in 0..x {
+                prop_assert_eq!(&plain[(at, 0)], &segmented[(at, 0)]);
+            }
+            let segments = text.graphemes(true).map(UnicodeWidthStr::width);
+            prop_assert_eq!(width(&text), segments.sum::<usize>());
+        }
+
         #[test]
         fn cut_text_fits(text in ".{0,30}", cells in 0usize..20) {
             prop_assert!(width(&cut_end(&text, cells, "…")) <= cells);
