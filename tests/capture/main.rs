@@ -15,6 +15,7 @@ mod rights;
 mod several;
 mod storms;
 mod support;
+mod system_calls;
 mod thread_scans;
 mod undisturbed;
 
