@@ -34,14 +34,14 @@ static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 /// Standard output. A drawing is held and written in one piece: each piece would wake up whatever
 /// carries it. What is held is lost if the drawing ends in a panic: it must not follow the panic's
 /// message.
-struct Output {
-    out: Stdout,
+struct Output<W> {
+    out: W,
     held: Vec<u8>,
     drawing: Rc<Cell<bool>>,
     written: Rc<Cell<u64>>,
 }
 
-impl Write for Output {
+impl<W: Write> Write for Output<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.held.extend_from_slice(bytes);
         Ok(bytes.len())
@@ -61,7 +61,7 @@ impl Write for Output {
 
 /// The taken terminal. Dropping it restores the terminal's former state.
 pub struct Screen {
-    terminal: Terminal<CrosstermBackend<Output>>,
+    terminal: Terminal<CrosstermBackend<Output<Stdout>>>,
     /// A drawing is under way.
     drawing: Rc<Cell<bool>>,
     /// Bytes written by the last drawing.
@@ -224,5 +224,43 @@ pub fn restore() {
             cursor::Show
         );
         let _ = disable_raw_mode();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Keeps what each write brings.
+    #[derive(Default)]
+    struct Writes(Vec<Vec<u8>>);
+
+    impl Write for Writes {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.push(bytes.to_vec());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_drawing_is_written_in_one_piece() {
+        let (drawing, written) = (Rc::new(Cell::new(true)), Rc::new(Cell::new(0)));
+        let mut output = Output {
+            out: Writes::default(),
+            held: Vec::new(),
+            drawing: Rc::clone(&drawing),
+            written: Rc::clone(&written),
+        };
+        write!(output, "begin cells ").and_then(|()| output.flush()).expect("held");
+        assert_eq!((output.out.0.len(), written.get()), (0, 0));
+        drawing.set(false);
+        write!(output, "end").and_then(|()| output.flush()).expect("written");
+        assert_eq!((&output.out.0[..], written.get()), (&[b"begin cells end".to_vec()][..], 15));
+        output.flush().expect("nothing is left");
+        assert_eq!(written.get(), 15);
     }
 }
