@@ -77,8 +77,6 @@ impl<M: ReadMemory> Jvm<M> {
         if pc <= nmethod.verified_entry {
             return (self.leaf(cursor), true);
         }
-        let mut code = [0; 16];
-        let read = self.memory.read(pc, &mut code);
         if let Some(prologue) = self.prologue(nmethod.verified_entry, pc) {
             let caller = match prologue {
                 Prologue { subtracted: false, pushed: false, .. } => self.leaf(cursor),
@@ -95,13 +93,32 @@ impl<M: ReadMemory> Jvm<M> {
                 return (caller, !prologue.subtracted);
             }
         }
-        let caller = match epilogue(&code[..read]) {
+        let caller = match self.epilogue_at(blob, pc) {
             Some(Epilogue::Return) => self.leaf(cursor),
             Some(Epilogue::Pop) => self.pushed_rbp(cursor),
             None => None,
         };
         let caller = caller.filter(|caller| self.returns_to(caller.pc));
         (caller.or_else(|| self.searched(blob, cursor)), false)
+    }
+
+    /// Decodes what is executed next at `pc`. What was decoded once holds as long as the blob is the
+    /// same: of installed code HotSpot patches targets, operands and loads that C1 left unresolved,
+    /// but not how a method is left.
+    fn epilogue_at(&mut self, blob: &Blob, pc: u64) -> Option<Epilogue> {
+        if let Some(known) = self.known.get(&blob.start).and_then(|known| known.epilogues.get(&pc))
+        {
+            return *known;
+        }
+        let mut code = [0; 16];
+        let read = self.memory.read(pc, &mut code);
+        let found = epilogue(&code[..read]);
+        if read == code.len()
+            && let Some(known) = self.remember(blob.start)
+        {
+            known.epilogues.insert(pc, found);
+        }
+        found
     }
 
     /// Reads a caller's rbp at the top of the stack and the return address above it.

@@ -67,6 +67,7 @@ pub use vm_structs::{Missing, Unreadable};
 
 use blockers::Blockers;
 use code_cache::{Blob, CodeCache, Kind};
+use compiled::Epilogue;
 use frame_anchors::{Anchors, Places};
 use heap_objects::Objects;
 use layout::Layout;
@@ -86,7 +87,7 @@ const BATCH_MAX: usize = 128;
 const BLOBS_MAX: usize = 1 << 16;
 /// Maximum bytes of debug information kept.
 const SCOPES_MAX: usize = 32 << 20;
-/// Maximum frames and return addresses remembered in compiled code, and frames of interpreted code.
+/// Maximum facts remembered about compiled code, and frames of interpreted code.
 const FACTS_MAX: usize = 1 << 18;
 const INTERPRETED_MAX: usize = 1 << 16;
 
@@ -103,12 +104,19 @@ struct CachedBlob {
     frames: FxHashMap<u64, RawFrame>,
     /// Return addresses of calls.
     returns: FxHashSet<u64>,
+    /// By pc in compiled code: whether a thread interrupted there is leaving the method.
+    epilogues: FxHashMap<u64, Option<Epilogue>>,
     scopes: Option<Arc<Scopes>>,
 }
 
 impl CachedBlob {
     fn clear(&mut self) {
-        (self.frames, self.returns) = Default::default();
+        (self.frames, self.returns, self.epilogues) = Default::default();
+    }
+
+    /// How many facts about its code are kept.
+    fn facts(&self) -> usize {
+        self.frames.len() + self.returns.len() + self.epilogues.len()
     }
 }
 
@@ -131,7 +139,7 @@ pub struct Jvm<M> {
     /// Blobs that were used in this epoch.
     used: Vec<u64>,
     scopes_size: usize,
-    /// Frames and return addresses in [`CachedBlob`].
+    /// Sum of [`CachedBlob::facts`].
     facts: usize,
     /// By method (its serial), tier and bytecode index.
     interpreted: FxHashMap<(u64, Tier, Option<i32>), RawFrame>,
@@ -346,6 +354,7 @@ impl<M: ReadMemory> Jvm<M> {
             used: self.epoch,
             frames: FxHashMap::default(),
             returns: FxHashSet::default(),
+            epilogues: FxHashMap::default(),
             scopes: None,
         };
         self.known.insert(blob.start, known);
@@ -372,8 +381,8 @@ impl<M: ReadMemory> Jvm<M> {
 
     fn forget(&mut self, start: u64) {
         if let Some(known) = self.known.remove(&start) {
+            self.facts -= known.facts();
             self.scopes_size -= known.scopes.map_or(0, |scopes| scopes.size());
-            self.facts -= known.frames.len() + known.returns.len();
         }
     }
 

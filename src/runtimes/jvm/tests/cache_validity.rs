@@ -138,7 +138,7 @@ pub fn jvm_of<M: ReadMemory>(memory: M, layout: &Layout) -> Jvm<M> {
 
 impl<M: ReadMemory> Jvm<M> {
     /// Starts a walk so much later that every fact is stale.
-    fn later(&mut self) {
+    pub fn later(&mut self) {
         let now = self.epoch_began + VALID_FOR;
         self.begin(now, Ns::MAX, false);
     }

@@ -87,6 +87,28 @@ fn methods_are_entered_and_left_step_by_step() {
 }
 
 #[test]
+fn how_a_method_is_left_is_decoded_once() {
+    let layout = layout_17();
+    let (world, start) = world(&layout);
+    let mut jvm = jvm_of(&world, &layout);
+    let (pc, back) = (start + 0x400 + 0x100, start + 0x400 + 16);
+    let place = Place { pc, exact: true, sp: SP, rbp: Some(77), general: None };
+    let words = [(0, back), (8, back)];
+    world.put(pc, &[0xc3]);
+    let returned = leave(&mut jvm, place, &words);
+    assert_eq!(returned.0, Leave::To { pc: back, sp: SP + 8, rbp: Some(77) });
+    let reads = world.reads();
+    assert_eq!(leave(&mut jvm, place, &words), returned);
+    assert_eq!(world.reads(), reads, "that is known");
+    // Other code at the same place pops rbp there.
+    world.put(pc, &[0x5d]);
+    world.number(start, layout.blob.compile_id, 78);
+    jvm.later();
+    let popped = leave(&mut jvm, place, &words).0;
+    assert_eq!(popped, Leave::To { pc: back, sp: SP + 16, rbp: Some(back) });
+}
+
+#[test]
 fn a_barrier_at_the_entry_has_a_word_of_its_own_below_the_return_address() {
     let layout = layout_17();
     let (world, start) = world(&layout);
