@@ -19,7 +19,7 @@
 //! | mode | what is measured |
 //! |---|---|
 //! | `threads` | the same, and a table of the threads |
-//! | `live` | the live view on a terminal of 120x40, for 20 s from its first rows on |
+//! | `live` | the live view on a terminal of 120x40, for a minute from its first rows on |
 //! | `ticks` | ticks in 20 s, with the default bound of 3 % and without; own CPU in the second half |
 //! | `calls` | system calls of the sampler, by strace |
 
@@ -42,7 +42,7 @@ use common::watcher::{BACKENDS, Recording, Usage, print_threads};
 
 const ATTACHED: Duration = Duration::from_millis(2500);
 const TURN: Duration = Duration::from_secs(5);
-const LIVE_TURN: Duration = Duration::from_secs(20);
+const LIVE_TURN: Duration = Duration::from_secs(60);
 const ROUNDS: usize = 3;
 const MODES: [&str; 4] = ["threads", "live", "ticks", "calls"];
 /// Rows and columns of the live view.

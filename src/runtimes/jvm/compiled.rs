@@ -102,9 +102,9 @@ impl<M: ReadMemory> Jvm<M> {
         (caller.or_else(|| self.searched(blob, cursor)), false)
     }
 
-    /// Decodes what is executed next at `pc`. What was decoded once holds as long as the blob is the
-    /// same: of installed code HotSpot patches targets, operands and loads that C1 left unresolved,
-    /// but not how a method is left.
+    /// Decodes what is executed next at `pc`. What was decoded once holds as long as the blob is
+    /// the same: of installed code HotSpot patches targets, operands and loads that C1 left
+    /// unresolved, but not how a method is left.
     fn epilogue_at(&mut self, blob: &Blob, pc: u64) -> Option<Epilogue> {
         if let Some(known) = self.known.get(&blob.start).and_then(|known| known.epilogues.get(&pc))
         {
