@@ -97,10 +97,15 @@ pub struct Request {
     pub trends: bool,
     /// A key caused the request, so it is answered at once. Requests for newer facts may wait.
     pub urgent: bool,
+    /// A projection that is not shown any more: its memory is reused.
+    pub spare: Option<Box<Projection>>,
 }
 
 impl Request {
-    pub fn answer(self, projector: &mut Projector) -> Input {
+    pub fn answer(mut self, projector: &mut Projector) -> Input {
+        if let Some(spare) = self.spare.take() {
+            projector.reuse(*spare);
+        }
         let projection = match self.trends {
             true => projector.project_with_trends(&self.snapshot, &self.settings),
             false => projector.project(&self.snapshot, &self.settings),

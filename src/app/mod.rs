@@ -340,6 +340,7 @@ impl AppState {
             settings: self.view.settings.clone(),
             trends: self.has_room_for_trends(),
             urgent,
+            spare: self.view.spare.take().or_else(|| self.request.take()?.spare),
         });
     }
 
@@ -361,6 +362,7 @@ impl AppState {
     fn show(&mut self, Projected { request, projection }: Projected) {
         let other = self.held.as_ref().is_some_and(|held| !Arc::ptr_eq(held, &request.snapshot));
         if request.number != self.asked || other {
+            self.view.spare = Some(Box::new(projection));
             return;
         }
         self.shown = request.number;

@@ -32,6 +32,8 @@ pub struct View {
     pub shown: Settings,
     pub snapshot: Option<Arc<Snapshot>>,
     pub projection: Projection,
+    /// One that is not shown any more; see [`Request::spare`].
+    pub spare: Option<Box<Projection>>,
     /// The visible rows of the tree.
     pub rows: Vec<Row>,
     pub tree: List,
@@ -69,6 +71,7 @@ impl View {
             settings,
             snapshot: None,
             projection: Projection::nothing(),
+            spare: None,
             rows: Vec::new(),
             tree: List::default(),
             selected: None,
@@ -95,7 +98,7 @@ impl View {
         self.snapshot = Some(request.snapshot);
         self.shown = request.settings;
         self.asked_for_trends = request.trends;
-        self.projection = projection;
+        self.spare = Some(Box::new(std::mem::replace(&mut self.projection, projection)));
         self.trends = Trends::default();
         if let Some(expanded) = self.renamed.take() {
             self.touched = expanded.is_some();

@@ -59,8 +59,10 @@ impl Projecting {
 
     pub fn ask(&mut self, request: Request, now: Instant) {
         // A request for newer facts also answers the key that the queued request was for.
-        let urgent = request.urgent || self.waiting.as_ref().is_some_and(|before| before.urgent);
-        self.waiting = Some(Request { urgent, ..request });
+        let before = self.waiting.take();
+        let urgent = request.urgent || before.as_ref().is_some_and(|before| before.urgent);
+        let spare = request.spare.or_else(|| before?.spare);
+        self.waiting = Some(Request { urgent, spare, ..request });
         self.go_on(now);
     }
 
@@ -104,12 +106,20 @@ mod tests {
 
     use super::*;
     use crate::model::facts::snapshot::Snapshot;
+    use crate::model::projection::Projection;
     use crate::model::projection::settings::Settings;
 
     fn request(number: u64, urgent: bool) -> Request {
         let snapshot = Snapshot::made_up(0, &[]);
         let settings = Settings::default();
-        Request { number, snapshot: Arc::new(snapshot), settings, trends: false, urgent }
+        Request {
+            number,
+            snapshot: Arc::new(snapshot),
+            settings,
+            trends: false,
+            urgent,
+            spare: None,
+        }
     }
 
     fn started() -> (Projecting, Receiver<Answer>) {
@@ -142,6 +152,18 @@ mod tests {
         projecting.ask(request(3, true), later);
         assert!(projecting.is_reading() && projecting.is_urgent());
         assert_eq!(number(&answers), 3);
+    }
+
+    #[test]
+    fn a_spare_projection_is_not_lost_with_its_request() {
+        let (mut projecting, answers) = started();
+        let now = Instant::now();
+        projecting.ask(request(1, true), now);
+        let spare = Some(Box::new(Projection::nothing()));
+        projecting.ask(Request { spare, ..request(2, true) }, now);
+        projecting.ask(request(3, true), now);
+        assert!(projecting.waiting.as_ref().is_some_and(|request| request.spare.is_some()));
+        assert_eq!(number(&answers), 1);
     }
 
     #[test]

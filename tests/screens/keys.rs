@@ -485,3 +485,20 @@ fn trends_are_read_where_the_screen_has_room() {
     live.press("r");
     assert!(!live.requests()[0].trends);
 }
+
+/// What was shown before is memory for what will be shown next, also if it came too late.
+#[test]
+fn an_old_projection_goes_with_the_next_request() {
+    let mut live = Live::shop(80, 24);
+    live.slow = true;
+    let asked = |live: &mut Live| live.requests().pop().expect("a request");
+    live.press("t");
+    let first = asked(&mut live);
+    assert!(first.spare.is_some());
+    live.press("t");
+    let second = asked(&mut live);
+    assert!(second.spare.is_none(), "the first one has it");
+    live.answer(first).press("t");
+    assert!(asked(&mut live).spare.is_some(), "nobody waits for the first answer any more");
+    live.answer(second);
+}

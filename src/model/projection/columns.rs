@@ -42,12 +42,9 @@ impl Default for Columns {
 }
 
 impl Columns {
-    /// Returns sums with room for this number of rows and the same columns as `like`.
-    pub fn with_capacity(rows: usize, like: &Columns) -> Columns {
-        let Columns { width, columns, .. } = *like;
-        let figures = Vec::with_capacity(rows * width);
-        let longest = Vec::with_capacity(if like.longest.is_empty() { 0 } else { rows });
-        Columns { figures, width, columns, longest }
+    /// Returns the same columns without a row.
+    pub fn without_rows(&self) -> Columns {
+        Columns { figures: Vec::new(), longest: Vec::new(), ..*self }
     }
 
     /// Drops all rows. Their columns and memory serve the next ones.
@@ -56,7 +53,7 @@ impl Columns {
         self.longest.clear();
     }
 
-    fn rows(&self) -> usize {
+    pub fn rows(&self) -> usize {
         self.figures.len() / self.width
     }
 
@@ -123,12 +120,15 @@ impl Columns {
         }
     }
 
-    /// Adds a row of other sums, which have the same columns.
-    pub fn add_row(&mut self, row: u32, other: &Columns, from: u32) {
-        self.row_mut(row).iter_mut().zip(other.row(from)).for_each(|(sum, more)| *sum += more);
-        if let Some(wait) = other.longest.get(from as usize) {
-            self.wait(row, *wait);
+    /// Adds a copy of a row; returns its number.
+    pub fn push_copy(&mut self, row: u32) -> u32 {
+        let copy = self.rows();
+        let from = row as usize * self.width;
+        self.figures.extend_from_within(from..from + self.width);
+        if let Some(wait) = self.longest.get(row as usize) {
+            self.longest.push(*wait);
         }
+        copy as u32
     }
 
     /// Adds one row to another.
@@ -186,15 +186,14 @@ impl Columns {
     }
 
     /// Returns the sums of nodes: each of its own row (`own`, or [`NONE`]) and of its children.
-    /// `parents` precede their children.
-    pub fn add_up(&self, own: &[u32], parents: &[u32]) -> Columns {
+    /// `parents` precede their children; `old`: sums whose memory is reused.
+    pub fn add_up(&self, own: &[u32], parents: &[u32], mut old: Columns) -> Columns {
         let width = self.width;
         let nodes = own.len();
-        let mut sums = Columns {
-            figures: vec![0; nodes * width],
-            longest: if self.longest.is_empty() { Vec::new() } else { vec![(0, 0); nodes] },
-            ..*self
-        };
+        old.clear();
+        old.figures.resize(nodes * width, 0);
+        old.longest.resize(if self.longest.is_empty() { 0 } else { nodes }, (0, 0));
+        let mut sums = Columns { figures: old.figures, longest: old.longest, ..*self };
         for (node, (own, parent)) in own.iter().zip(parents).enumerate().rev() {
             // A parent comes before its children.
             let (before, from) = sums.figures.split_at_mut(node * width);

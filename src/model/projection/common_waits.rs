@@ -135,12 +135,12 @@ impl Projection {
 }
 
 impl Busy {
-    /// `attached`: the node of each cell, or [`NONE`]; `group`: the index of a cell's group in the
-    /// projection, if it is named after threads.
+    /// `times`: the time of each cell; `attached`: its node, or [`NONE`]; `group`: the index of a
+    /// cell's group in the projection, if it is named after threads.
     pub(super) fn of(
         time: BusyTime,
         (snapshot, rows, verdicts): (&Snapshot, &Rows, &Verdicts),
-        shown: &Shown,
+        (shown, times): (&Shown, &Columns),
         attached: &[u32],
         group: impl Fn(u32) -> Option<u32>,
     ) -> Busy {
@@ -165,16 +165,16 @@ impl Busy {
             let number = exits.number(cell.stack).filter(|_| is_busy);
             let rank = sums.iter().position(|sum| Some(sum.exit) == number);
             let allocates = memory.allocator_ns > 0 && is_busy && {
-                let by_lock = shown.sums.state_ns(at, State::Lock) > 0;
+                let by_lock = times.state_ns(at, State::Lock) > 0;
                 by_lock && verdicts.of_stack(cell.stack).allocates
             };
-            let Some(rank) = rank.filter(|_| waited_ns(&shown.sums, at) > 0) else {
+            let Some(rank) = rank.filter(|_| waited_ns(times, at) > 0) else {
                 parts.push((u8::MAX, allocates));
                 continue;
             };
             parts.push((rank as u8, allocates));
             let heaviest = &mut waiters[rank].heaviest;
-            *heaviest = (*heaviest).max(Some((waited_ns(&shown.sums, at), at)));
+            *heaviest = (*heaviest).max(Some((waited_ns(times, at), at)));
         }
         // `seen` is ordered by thread: the last one that was counted is enough to know the next.
         let mut last_allocating = NONE;

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::busy_time::BusyTime;
 use super::columns::{Columns, NONE};
-use super::filter::Verdicts;
+use super::filter::{Path, Verdicts};
 use super::group::{Groups, thread_label};
 use super::locks::{Waited, is_held_lock};
 use super::rows::Rows;
@@ -68,7 +68,7 @@ pub(super) struct Placed {
 pub(super) struct Scratch {
     cells: Vec<Cell>,
     /// By cell.
-    sums: Columns,
+    pub sums: Columns,
     /// By [`StackId`]: its newest cell or [`NONE`], with the flag [`MANY`] if it has others.
     newest: Vec<u32>,
     /// Cells of stacks with several cells.
@@ -77,6 +77,10 @@ pub(super) struct Scratch {
 }
 
 const MANY: u32 = 1 << 31;
+
+/// Number of facts that are read at a time. The results for their stacks lie anywhere in memory;
+/// they are fetched in one go, so that the processor waits for all of them at once.
+const AT_A_TIME: usize = 32;
 
 /// A program whose threads are busy for a smaller part of the time in all is at rest: 2 % of one
 /// thread.
@@ -124,7 +128,7 @@ pub(super) struct Shown {
     pub from: Ns,
     pub till: Ns,
     pub cells: Vec<Cell>,
-    /// The time of each cell.
+    /// The time of each cell, until a tree has it.
     pub sums: Columns,
     /// For the shown cells, ordered by thread.
     pub seen: Vec<Seen>,
@@ -147,9 +151,10 @@ impl Shown {
         self.only_idle || cell.kind != CellKind::Idle
     }
 
-    /// Returns the memory for reuse.
-    pub fn done(self, scratch: &mut Scratch) {
-        (scratch.cells, scratch.sums) = (self.cells, self.sums);
+    /// Returns the memory for reuse. `sums`: as the tree has them; the next ones get these columns.
+    pub fn done(self, scratch: &mut Scratch, sums: &Columns) {
+        scratch.cells = self.cells;
+        scratch.sums = sums.without_rows();
     }
 }
 
@@ -246,12 +251,15 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn read(mut self, facts: &mut ReadFacts<'_>) -> Shown {
+        let mut next = Vec::with_capacity(AT_A_TIME);
         let (from, till) = facts(&mut |bucket, key, weights| {
-            if let Some(trend) = &mut self.trend {
-                trend.set_bucket(bucket);
+            next.push((bucket, *key, *weights));
+            if next.len() == AT_A_TIME {
+                self.facts(&next);
+                next.clear();
             }
-            self.fact(key, weights);
         });
+        self.facts(&next);
         if self.is_at_rest(till.saturating_sub(from)) {
             self.hide_upkeep();
         }
@@ -334,8 +342,28 @@ impl<'a> Reader<'a> {
         self.busy = BusyTime::default();
     }
 
-    fn fact(&mut self, key: &FactKey, weights: &Weights) {
-        let Some((placed, is_internal)) = self.place(key, weights) else { return };
+    /// Reads up to [`AT_A_TIME`] facts, each with the number of its bucket.
+    fn facts(&mut self, facts: &[(usize, FactKey, Weights)]) {
+        let mut paths = [Path::default(); AT_A_TIME];
+        for (path, (_, key, _)) in paths.iter_mut().zip(facts) {
+            *path = *self.verdicts.of_stack(self.stack(key));
+        }
+        for (path, (bucket, key, weights)) in paths.iter().zip(facts) {
+            if let Some(trend) = &mut self.trend {
+                trend.set_bucket(*bucket);
+            }
+            self.fact(key, path, weights);
+        }
+    }
+
+    /// Returns the fact's stack. One that these tables do not have has no frames.
+    fn stack(&self, key: &FactKey) -> StackId {
+        let known = (key.stack.0 as usize) < self.snapshot.tables.stack_count();
+        if known { key.stack } else { StackId::EMPTY }
+    }
+
+    fn fact(&mut self, key: &FactKey, path: &Path, weights: &Weights) {
+        let Some((placed, is_internal)) = self.place(key, path, weights) else { return };
         let Placed { group, thread, stack, state, is_idle } = placed;
         let (tables, verdicts) = (&self.snapshot.tables, self.verdicts);
         let (stack, kind) = match self.settings.level {
@@ -382,12 +410,9 @@ impl<'a> Reader<'a> {
 
     /// Returns the place of a fact, or counts it as hidden by a filter. Idle time is counted as
     /// hidden but placed too, since it is shown if nothing else is left. Also returns whether the
-    /// thread is a runtime's own.
-    fn place(&mut self, key: &FactKey, weights: &Weights) -> Option<(Placed, bool)> {
-        // A stack that these tables do not have has no frames.
-        let known = (key.stack.0 as usize) < self.snapshot.tables.stack_count();
-        let stack = if known { key.stack } else { StackId::EMPTY };
-        let path = self.verdicts.of_stack(stack);
+    /// thread is a runtime's own. `path`: the result for its stack.
+    fn place(&mut self, key: &FactKey, path: &Path, weights: &Weights) -> Option<(Placed, bool)> {
+        let stack = self.stack(key);
         let state = match key.state {
             RawState::Known(state) => state,
             futex => futex.resolve(self.snapshot.tables.futex_kind(stack)),
@@ -436,7 +461,8 @@ impl<'a> Reader<'a> {
         mut f: impl FnMut(&FactKey, Placed, &Weights),
     ) -> (Ns, Ns) {
         facts(&mut |_, key, weights| {
-            if let Some((placed, _)) = self.place(key, weights) {
+            let path = *self.verdicts.of_stack(self.stack(key));
+            if let Some((placed, _)) = self.place(key, &path, weights) {
                 f(key, placed, weights);
             }
         })

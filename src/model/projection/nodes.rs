@@ -63,27 +63,24 @@ pub(super) struct Nodes {
     pub totals: Columns,
     /// Index into `owns`, or [`NONE`] without own time.
     pub own: Vec<u32>,
+    /// The time of each cell of the projection, then sums of nodes with the time of several.
     pub owns: Columns,
+    /// Number of cells.
+    cells: u32,
     /// The locations that `at` and `lines` refer to.
     pub places: Arc<Places>,
 }
 
 impl Nodes {
-    /// `count`: how many to expect.
-    pub fn new(places: Arc<Places>, count: usize) -> Nodes {
-        let numbers = || Vec::with_capacity(count);
-        Nodes {
-            parents: numbers(),
-            first_child: numbers(),
-            next_sibling: numbers(),
-            rows: numbers(),
-            roles: Vec::with_capacity(count),
-            entries: Vec::with_capacity(count),
-            at: numbers(),
-            own: numbers(),
-            places,
-            ..Nodes::default()
-        }
+    /// `cells`: the time of each cell; `old`: nodes whose memory is reused.
+    pub fn new(places: Arc<Places>, cells: Columns, mut old: Nodes) -> Nodes {
+        let Nodes { parents, first_child, next_sibling, rows, at, own, .. } = &mut old;
+        [parents, first_child, next_sibling, rows, at, own].into_iter().for_each(Vec::clear);
+        old.roles.clear();
+        old.entries.clear();
+        old.spans.clear();
+        old.lines.clear();
+        Nodes { cells: cells.rows() as u32, owns: cells, places, ..old }
     }
 
     pub fn len(&self) -> usize {
@@ -106,6 +103,22 @@ impl Nodes {
         };
         self.next_sibling.push(std::mem::replace(first, node));
         node
+    }
+
+    /// Adds the time of a cell, or of another node, to the node's own time. `row`: in `owns`.
+    /// Cells are not changed, and a sum belongs to one node.
+    pub fn attach(&mut self, node: u32, row: u32) {
+        let own = &mut self.own[node as usize];
+        match *own {
+            NONE if row < self.cells => *own = row,
+            NONE => *own = self.owns.push_copy(row),
+            sum => {
+                if sum < self.cells {
+                    *own = self.owns.push_copy(sum);
+                }
+                self.owns.add_within(*own, row);
+            }
+        }
     }
 
     /// Iterates over `first` and the following nodes with the same parent.
@@ -190,29 +203,26 @@ impl Nodes {
     /// difference would err both ways.
     pub fn add_up(&mut self) {
         self.owns.settle_off();
-        self.totals = self.owns.add_up(&self.own, &self.parents);
+        let old = std::mem::take(&mut self.totals);
+        self.totals = self.owns.add_up(&self.own, &self.parents, old);
     }
 
     /// Adds the time of entries to their callers' self time. To be called after [`Nodes::add_up`],
     /// which must count it once.
     pub fn add_entries_to_callers(&mut self) {
-        for node in (0..self.len()).filter(|node| self.entries[*node]) {
+        for node in 0..self.len() {
             let (parent, own) = (self.parents[node], self.own[node]);
-            if parent == NONE || own == NONE {
-                continue;
+            if self.entries[node] && parent != NONE && own != NONE {
+                self.attach(parent, own);
             }
-            if self.own[parent as usize] == NONE {
-                self.own[parent as usize] = self.owns.push();
-            }
-            self.owns.add_within(self.own[parent as usize], own);
         }
     }
 
-    /// Computes the off-CPU time of a group; its own time is that of stacks without a node.
-    pub fn add_up_off(&self, first_root: u32, own: &mut Totals, total: &mut Totals) {
-        own.settle_off();
-        let roots = self.siblings(first_root).map(|root| self.totals.value(root, Metric::Off));
-        total.off_ns = own.off_ns + roots.sum::<u64>();
+    /// Returns the time of a group. `own`: that of its stacks without a node.
+    pub fn total(&self, first_root: u32, own: &Totals) -> Totals {
+        let mut total = *own;
+        self.siblings(first_root).for_each(|root| total.add(&self.totals.get(root)));
+        total
     }
 
     pub fn own(&self, node: u32) -> Totals {

@@ -36,11 +36,22 @@ pub struct Projector {
     pub(super) facts: fact_reader::Scratch,
     pub(super) stacks: shown_stacks::ShownStacks,
     pub(super) trees: tree::Scratch,
-    /// Parts of the last trend: about as many follow.
-    part_count: usize,
+    /// Of an earlier projection; as [`Projection::seen`].
+    seen: Vec<(u32, u32)>,
+    trend: Option<trend::Trend>,
 }
 
 impl Projector {
+    /// Takes the memory of a projection that is not shown any more. The next one is about as
+    /// large; pages that went to the kernel meanwhile would come back one page fault at a time.
+    pub fn reuse(&mut self, old: Projection) {
+        let Projection { mut nodes, seen, trend, .. } = old;
+        self.facts.sums = std::mem::take(&mut nodes.owns);
+        self.trees.nodes = nodes;
+        self.seen = seen;
+        self.trend = trend;
+    }
+
     pub fn project(&mut self, snapshot: &Snapshot, settings: &Settings) -> Projection {
         self.project_facts(snapshot, settings, None, &mut |f| {
             snapshot.history.read_by_bucket(settings.range, snapshot.at, f)
@@ -74,12 +85,13 @@ impl Projector {
             facts: facts_scratch,
             stacks,
             trees: scratch,
-            part_count,
+            seen: old_seen,
+            trend: old_trend,
             ..
         } = self;
         let mut shown =
             fact_reader::Reader::new(snapshot, settings, rows, verdicts, groups, facts_scratch)
-                .with_trend(slices.map(|slices| trend::Trend::new(slices, *part_count)))
+                .with_trend(slices.map(|slices| trend::Trend::new(slices, old_trend.take())))
                 .read(facts);
 
         // Ordered by thread.
@@ -123,10 +135,13 @@ impl Projector {
         let woken = rows.wants_core_row(settings.roll_up);
         let walker = shown_stacks::Walker { tables: &snapshot.tables, settings, rows, verdicts };
         let builder = tree::Builder { walker, woken, stacks, scratch };
-        let trees = builder.build((cells, &shown.sums), &order, &heads);
+        let sums = std::mem::take(&mut shown.sums);
+        let trees = builder.build((cells, sums), &order, &heads);
         let attached =
             shown.seen.iter().map(|seen| (seen.thread, trees.attached[seen.cell as usize]));
-        let seen: Vec<(u32, u32)> = attached.filter(|(_, node)| *node != columns::NONE).collect();
+        let mut seen = std::mem::take(old_seen);
+        seen.clear();
+        seen.extend(attached.filter(|(_, node)| *node != columns::NONE));
 
         let waited = std::mem::take(&mut shown.waited);
         // By rank: the group that it is part of.
@@ -141,14 +156,14 @@ impl Projector {
         let names = (snapshot, &*rows, &*verdicts);
         let named_after_threads = matches!(settings.grouping, Grouping::Rules | Grouping::Name);
         let group_of = |group: u32| named_after_threads.then(|| member_of(group));
-        let busy = Busy::of(time, names, &shown, &trees.attached, group_of);
+        let sums = &trees.nodes.owns;
+        let busy = Busy::of(time, names, (&shown, sums), &trees.attached, group_of);
         let (locks, locks_of_nodes) = waited.locks((snapshot, rows, verdicts), &trees.attached);
         let deadlocks = locks::deadlocks(snapshot, rows, verdicts);
         let holders = holders::holders(snapshot, rows, verdicts);
         let observed = observed::observed(names, &shown);
         let mut trend = shown.trend.take();
         if let Some(trend) = &mut trend {
-            *part_count = trend.part_count();
             let group_count = members.len() as u32;
             trend.place(|cell| {
                 let cell_of = &shown.cells[cell as usize];
@@ -205,7 +220,8 @@ impl Projector {
             alone_in: OnceLock::new(),
             trend,
         };
-        shown.done(facts_scratch);
+        shown.done(facts_scratch, &projection.nodes.owns);
+        scratch.attached = trees.attached;
         projection
     }
 

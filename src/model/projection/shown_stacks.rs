@@ -19,8 +19,10 @@ use crate::model::facts::tables::{StackId, Tables};
 use crate::model::projection::settings::{Level, RollUp, Settings};
 use crate::model::vocabulary::role::Role;
 
-/// A shown frame.
+/// A shown frame. Trees are built by reading entries here and there, so all that is read of one
+/// lies in one cache line.
 #[derive(Clone, Copy)]
+#[repr(align(32))]
 pub(super) struct Entry {
     /// Entry of the next shown frame further out, or [`NONE`]; it has a lower number.
     pub parent: u32,
@@ -30,6 +32,19 @@ pub(super) struct Entry {
     pub role: Role,
     /// It stands for what its caller calls elsewhere; see [`super::nodes::Nodes::entries`].
     pub is_entry: bool,
+    /// Its branch under the present roll-up.
+    pub branch: u32,
+    /// Its visit.
+    pub visit: Mark,
+}
+
+/// What a group made of an entry or a branch.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Mark {
+    /// The group's number in [`super::tree::Scratch`].
+    pub walk: u32,
+    /// The visit or the node.
+    pub of: u32,
 }
 
 /// A row on a path: what is a node in every group that has stacks with it.
@@ -92,8 +107,8 @@ pub(super) struct ShownStacks {
     entries: Vec<Entry>,
     roll_up: Option<RollUp>,
     branches: Vec<Branch>,
-    /// By entry.
-    branch_of: Vec<u32>,
+    /// Number of entries with a branch: the first ones.
+    branched: usize,
     /// The first outermost branch, and the number of these.
     outermost: (u32, u32),
     /// (branch or [`NONE`], row, whether it is an entry) -> branch, for more than [`FEW`] children.
@@ -110,7 +125,7 @@ impl Default for ShownStacks {
             entries: Vec::new(),
             roll_up: None,
             branches: Vec::new(),
-            branch_of: Vec::new(),
+            branched: 0,
             outermost: (NONE, 0),
             children: FxHashMap::default(),
             way: Vec::new(),
@@ -148,7 +163,7 @@ impl ShownStacks {
 
     fn forget_branches(&mut self) {
         self.branches.clear();
-        self.branch_of.clear();
+        self.branched = 0;
         self.outermost = (NONE, 0);
         self.children.clear();
     }
@@ -173,11 +188,10 @@ impl ShownStacks {
                 self.walk(walker, stack);
             }
         }
-        self.branch_of.reserve(self.entries.len() - self.branch_of.len());
-        for entry in self.branch_of.len()..self.entries.len() {
-            let branch = self.branch(walker, self.entries[entry]);
-            self.branch_of.push(branch);
+        for entry in self.branched..self.entries.len() {
+            self.entries[entry].branch = self.branch(walker, self.entries[entry]);
         }
+        self.branched = self.entries.len();
     }
 
     /// Returns the entry that gets the time of a walked stack; [`NONE`] if none of its frames is
@@ -190,8 +204,14 @@ impl ShownStacks {
         &self.entries
     }
 
-    pub fn branch_of(&self, entry: u32) -> u32 {
-        self.branch_of[entry as usize]
+    /// Returns the group's mark at an entry.
+    pub fn visit_mut(&mut self, entry: u32) -> &mut Mark {
+        &mut self.entries[entry as usize].visit
+    }
+
+    /// Drops the marks of all groups.
+    pub fn forget_visits(&mut self) {
+        self.entries.iter_mut().for_each(|entry| entry.visit = Mark::default());
     }
 
     pub fn branch_count(&self) -> usize {
@@ -209,7 +229,7 @@ impl ShownStacks {
         let (row, _) = walker.rows.row(entry.location, by);
         let above = match entry.parent {
             NONE => NONE,
-            parent => self.branch_of[parent as usize],
+            parent => self.entries[parent as usize].branch,
         };
         // Consecutive frames of one unit share a row.
         if by.joins() && above != NONE && self.branches[above as usize].row == row {
@@ -323,6 +343,8 @@ impl ShownStacks {
                     role: verdict.role,
                     is_entry: false,
                     stack,
+                    branch: NONE,
+                    visit: Mark::default(),
                 };
                 if mine && !matches!(verdict.role, Role::App | Role::Marker) {
                     let known = (place.way_out != NONE).then_some(place.telling);

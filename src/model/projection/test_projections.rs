@@ -36,7 +36,6 @@ pub fn projection(stacks: &[(String, Vec<Location>, Totals)]) -> Projection {
             groups.len() - 1
         });
         let group = &mut groups[nth];
-        group.total.add(totals);
         let mut at = NONE;
         for frame in frames {
             let row = locations.iter().position(|l| **l == *frame).unwrap_or_else(|| {
@@ -68,7 +67,8 @@ pub fn projection(stacks: &[(String, Vec<Location>, Totals)]) -> Projection {
     }
     nodes.add_up();
     for group in &mut projection.groups {
-        nodes.add_up_off(group.first_root, &mut group.own, &mut group.total);
+        group.own.settle_off();
+        group.total = nodes.total(group.first_root, &group.own);
         projection.total.add(&group.total);
     }
     let line_of = (0..locations.len() as u32).collect();

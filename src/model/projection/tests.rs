@@ -139,6 +139,24 @@ impl World {
         })
     }
 
+    /// Does the same; facts lie in ten buckets in turn.
+    fn project_with_trends(
+        &self,
+        projector: &mut Projector,
+        snapshot: &Snapshot,
+        settings: &Settings,
+    ) -> Projection {
+        let buckets: Vec<_> = (0..10).map(|start| (start, start + 1)).collect();
+        let slices = trend::Slices::new(&buckets);
+        projector.project_facts(snapshot, settings, slices, &mut |f| {
+            for bucket in 0..buckets.len() {
+                let of_bucket = self.facts.iter().skip(bucket).step_by(buckets.len());
+                of_bucket.for_each(|(key, weights)| f(bucket, key, weights));
+            }
+            (0, self.till)
+        })
+    }
+
     /// Returns what is shown, one group or node per line: name, total, self; see [`drawn`].
     fn shows(&mut self, settings: &Settings) -> String {
         drawn(&self.project(settings), settings)

@@ -9,7 +9,7 @@ use super::columns::{Columns, NONE};
 use super::fact_reader::{Cell, CellKind};
 use super::lines::At;
 use super::nodes::{Nodes, Seen};
-use super::shown_stacks::{Entry, ShownStacks, Walker};
+use super::shown_stacks::{Entry, Mark, ShownStacks, Walker};
 use crate::model::facts::tables::{FrameId, StackId};
 use crate::model::projection::settings::Metric;
 use crate::model::vocabulary::role::Role;
@@ -26,29 +26,21 @@ struct Visit {
     cpu_ns: u64,
 }
 
-/// What a group made of an entry or a branch.
-#[derive(Clone, Copy, Default)]
-struct Mark {
-    /// The group's number in [`Scratch::walk`].
-    walk: u32,
-    /// The visit or the node.
-    of: u32,
-}
-
 /// Memory that is reused for the next projection.
 #[derive(Default)]
 pub(super) struct Scratch {
+    /// Numbers the groups, through all projections.
     walk: u32,
-    /// By entry.
-    visited: Vec<Mark>,
     /// By branch.
     node_of: Vec<Mark>,
     visits: Vec<Visit>,
     path: Vec<u32>,
     /// Some nodes were seen at several locations.
     several: bool,
-    /// Nodes of the last projection: about as many follow.
-    node_count: usize,
+    /// Nodes of an earlier projection.
+    pub nodes: Nodes,
+    /// [`Trees::attached`] of an earlier projection.
+    pub attached: Vec<u32>,
 }
 
 /// The trees of all groups.
@@ -102,10 +94,10 @@ pub(super) struct Builder<'a> {
 
 impl Builder<'_> {
     /// Builds the trees. `order`: indexes of the shown cells, grouped in the order of `heads`;
-    /// `sums`: the time of each cell.
+    /// `sums`: the time of each cell, which remain the first rows of [`Nodes::owns`].
     pub(super) fn build(
         self,
-        (cells, sums): (&[Cell], &Columns),
+        (cells, sums): (&[Cell], Columns),
         order: &[u32],
         heads: &[Head],
     ) -> Trees {
@@ -114,10 +106,11 @@ impl Builder<'_> {
         let woken_branch = stacks.outermost_branch(woken.0);
         scratch.clear(stacks);
         let mut groups: Vec<TreeGroup> = Vec::new();
-        let mut of_groups = Columns::with_capacity(heads.len(), sums);
-        let mut attached = vec![NONE; cells.len()];
-        let mut nodes = Nodes::new(walker.rows.places().clone(), scratch.node_count);
-        nodes.owns = Columns::with_capacity(order.len(), sums);
+        let mut attached = std::mem::take(&mut scratch.attached);
+        attached.clear();
+        attached.resize(cells.len(), NONE);
+        let old = std::mem::take(&mut scratch.nodes);
+        let mut nodes = Nodes::new(walker.rows.places().clone(), sums, old);
         let mut heads = heads.iter();
         let mut head: Option<&Head> = None;
         let mut above = NONE;
@@ -127,14 +120,12 @@ impl Builder<'_> {
                 head = heads.find(|head| head.group == cell.group);
                 if groups.is_empty() || head.is_none_or(|head| !head.joins) {
                     groups.push(TreeGroup::default());
-                    of_groups.push();
                 }
-                scratch.next_walk();
+                scratch.next_walk(stacks);
                 above = NONE;
             }
             let number = groups.len() - 1;
             let group = &mut groups[number];
-            of_groups.add_row(number as u32, sums, *index);
             if let (NONE, Some((row, location))) = (above, head.and_then(|head| head.inner)) {
                 // No other part of the group has this row.
                 let seen = Seen { row, location, role: Role::Marker, is_entry: false };
@@ -150,28 +141,23 @@ impl Builder<'_> {
                 NONE => above,
                 entry => {
                     let visit = scratch.visit(entry, above, (&walker, stacks), &mut nodes, root);
-                    visit.wall_ns += sums.value(*index, Metric::Wall);
-                    visit.cpu_ns += sums.value(*index, Metric::Cpu);
+                    visit.wall_ns += nodes.owns.value(*index, Metric::Wall);
+                    visit.cpu_ns += nodes.owns.value(*index, Metric::Cpu);
                     visit.node
                 }
             };
             if node == NONE {
-                group.own.add(&sums.get(*index));
+                group.own.add(&nodes.owns.get(*index));
                 continue;
             }
             attached[*index as usize] = node;
-            let own = &mut nodes.own[node as usize];
-            if *own == NONE {
-                *own = nodes.owns.push();
-            }
-            nodes.owns.add_row(*own, sums, *index);
+            nodes.attach(node, *index);
         }
-        scratch.node_count = nodes.len();
         nodes.add_up();
         nodes.add_entries_to_callers();
-        for (number, group) in (0..).zip(&mut groups) {
-            group.total = of_groups.get(number);
-            nodes.add_up_off(group.first_root, &mut group.own, &mut group.total);
+        for group in &mut groups {
+            group.own.settle_off();
+            group.total = nodes.total(group.first_root, &group.own);
         }
         if scratch.several {
             nodes.set_lines(scratch.seen_at_several(&nodes));
@@ -205,7 +191,7 @@ impl Scratch {
         &mut self,
         entry: u32,
         above: u32,
-        (walker, stacks): (&Walker<'_>, &ShownStacks),
+        (walker, stacks): (&Walker<'_>, &mut ShownStacks),
         nodes: &mut Nodes,
         first_root: &mut u32,
     ) -> &mut Visit {
@@ -213,24 +199,24 @@ impl Scratch {
         let mut visit = NONE;
         let mut at = entry;
         while at != NONE {
-            let mark = self.visited[at as usize];
+            let Entry { parent, visit: mark, .. } = stacks.entries()[at as usize];
             if mark.walk == self.walk {
                 visit = mark.of;
                 break;
             }
             self.path.push(at);
-            at = stacks.entries()[at as usize].parent;
+            at = parent;
         }
         let mut node = self.visits.get(visit as usize).map_or(above, |visit| visit.node);
         while let Some(entry) = self.path.pop() {
-            let Entry { location, role, is_entry, .. } = stacks.entries()[entry as usize];
+            let Entry { location, role, is_entry, branch, .. } = stacks.entries()[entry as usize];
             let (row, shown) = walker.rows.row(location, walker.settings.roll_up);
             let seen = Seen { row, location: shown, role, is_entry };
-            node = self.node(stacks.branch_of(entry), node, seen, nodes, first_root);
+            node = self.node(branch, node, seen, nodes, first_root);
             let next = self.visits.len() as u32;
             self.visits.push(Visit { parent: visit, node, location, wall_ns: 0, cpu_ns: 0 });
             visit = next;
-            self.visited[entry as usize] = Mark { walk: self.walk, of: visit };
+            *stacks.visit_mut(entry) = Mark { walk: self.walk, of: visit };
         }
         &mut self.visits[visit as usize]
     }
@@ -254,19 +240,16 @@ impl Scratch {
     }
 
     fn clear(&mut self, stacks: &ShownStacks) {
-        let grow = |marks: &mut Vec<Mark>, count: usize| {
-            marks.resize(marks.len().max(count), Mark::default());
-        };
-        grow(&mut self.visited, stacks.entries().len());
-        grow(&mut self.node_of, stacks.branch_count());
+        let count = self.node_of.len().max(stacks.branch_count());
+        self.node_of.resize(count, Mark::default());
         self.visits.clear();
         self.several = false;
     }
 
     /// Starts a new walk, which ignores the marks of earlier groups and projections.
-    fn next_walk(&mut self) {
+    fn next_walk(&mut self, stacks: &mut ShownStacks) {
         if self.walk == u32::MAX {
-            self.visited.fill(Mark::default());
+            stacks.forget_visits();
             self.node_of.fill(Mark::default());
             self.walk = 0;
         }

@@ -139,11 +139,13 @@ pub(super) struct Trend {
 }
 
 impl Trend {
-    /// `parts`: how many to expect.
-    pub fn new(slices: Slices, parts: usize) -> Trend {
-        let everything = [Amount::default(); SLICES];
-        let parts = Vec::with_capacity(parts);
-        Trend { slices, slice: 0, parts, newest: Vec::new(), everything }
+    /// `old`: a trend whose memory is reused.
+    pub fn new(slices: Slices, old: Option<Trend>) -> Trend {
+        let (mut parts, mut newest) =
+            old.map_or_else(Default::default, |old| (old.parts, old.newest));
+        parts.clear();
+        newest.clear();
+        Trend { slices, slice: 0, parts, newest, everything: [Amount::default(); SLICES] }
     }
 
     /// Notes the bucket of the facts that follow.
@@ -174,13 +176,8 @@ impl Trend {
         }
     }
 
-    pub fn part_count(&self) -> usize {
-        self.parts.len()
-    }
-
     /// Replaces cells by the places that have their time; drops the parts of hidden ones.
     pub fn place(&mut self, place_of: impl Fn(u32) -> Option<u32>) {
-        self.newest = Vec::new();
         self.parts.retain_mut(|part| match place_of(part.place) {
             Some(place) => {
                 part.place = place;

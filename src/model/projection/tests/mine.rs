@@ -49,6 +49,34 @@ fn rows_are_the_users_functions_and_what_they_call() {
 }
 
 #[test]
+fn entries_keep_their_own_time_whatever_their_caller_sums_up() {
+    let mut world = World::new();
+    // One stack in each call of `cart`, two in the first of `pay`; neither has time of its own.
+    for (stack, ms) in [
+        ("main;cart;libc.so.6!malloc", 1),
+        ("main;cart;libc.so.6!free", 2),
+        ("main;pay;libc.so.6!malloc", 4),
+        ("main;pay;libc.so.6!malloc;libc.so.6!grow", 8),
+        ("main;pay;libc.so.6!free", 16),
+    ] {
+        world.fact("w", stack, State::Run, ms);
+    }
+    assert_shows(
+        world.shows(&mine()),
+        "
+        w 31 0
+          main 31 0
+            pay 28 28
+              free 16 16
+              malloc 12 12
+            cart 3 3
+              free 2 2
+              malloc 1 1
+        ",
+    );
+}
+
+#[test]
 fn a_runtimes_own_threads_are_rows_without_frames() {
     let mut world = World::new();
     world.fact("w", "main;cart", State::Run, 5);

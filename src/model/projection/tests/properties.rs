@@ -419,7 +419,7 @@ proptest! {
     #[test]
     fn a_projector_gives_what_a_fresh_one_gives(
         facts in prop::collection::vec(fact(), 1..40),
-        scan in prop::collection::vec((0usize..40, changed(), prop::option::of(0..FRAMES.len())), 1..8),
+        scan in prop::collection::vec((0usize..40, changed(), prop::option::of(0..FRAMES.len()), any::<bool>()), 1..8),
         late in prop::collection::vec(0..FRAMES.len(), 0..6),
     ) {
         let mut projector = Projector::default();
@@ -434,7 +434,7 @@ proptest! {
         for frame in late {
             named(&mut growing, frame, true);
         }
-        for (count, change, arrives) in scan {
+        for (count, change, arrives, reuse) in scan {
             // More facts, and sometimes other settings or a late name.
             for fact in facts.iter().take(count) {
                 let stack: Vec<&str> = fact.stack.iter().map(|frame| FRAMES[*frame]).collect();
@@ -446,12 +446,16 @@ proptest! {
                 named(&mut growing, frame, false);
             }
             let snapshot = growing.snapshot();
-            let again = growing.project_with(&mut projector, &snapshot, &settings);
-            let fresh = growing.project_with(&mut Projector::default(), &snapshot, &settings);
+            let again = growing.project_with_trends(&mut projector, &snapshot, &settings);
+            let fresh = growing.project_with_trends(&mut Projector::default(), &snapshot, &settings);
             prop_assert_eq!(format!("{again:?}"), format!("{fresh:?}"));
             prop_assert_eq!(&again.busy, &fresh.busy);
             prop_assert_eq!(&again.locks, &fresh.locks);
             prop_assert_eq!((&again.threads, &again.seen), (&fresh.threads, &fresh.seen));
+            prop_assert_eq!(format!("{:?}", again.trend), format!("{:?}", fresh.trend));
+            if reuse {
+                projector.reuse(again);
+            }
         }
     }
 }
