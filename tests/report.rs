@@ -116,6 +116,24 @@ fn each_begins_where_the_last_ended_and_all_time_is_in_one() {
     }
 }
 
+/// As `timeout` does, which sends its signal to the program and to its process group. (Two of one
+/// number may arrive as one, so here they are different.)
+#[test]
+fn an_end_that_is_asked_for_twice_at_once_loses_no_report() {
+    let target = Running::start(&build("../../demos/work.c", "o2", &["-O2"]), &[]);
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("r.json");
+    let pid = target.pid().to_string();
+    let args = ["-p", &pid, "--every", "1s", "-o", path.to_str().expect("text")];
+    let mut reporting = Reporting::start(&args);
+    wait_until("a report", || !read(&path).is_empty());
+    let before = read(&path).len();
+    reporting.signal(Signal::INT);
+    reporting.signal(Signal::TERM);
+    assert_eq!(reporting.child.wait().expect("it ends").code(), Some(0));
+    assert!(read(&path).len() > before, "the last one");
+}
+
 #[test]
 fn restarts_are_followed_and_told() {
     if !need_root("finds processes of all users") {

@@ -1,5 +1,7 @@
 //! Turns signals into messages; does nothing inside a handler.
 
+use std::time::{Duration, Instant};
+
 use super::source::Request;
 pub use signal_hook::consts::SIGCONT;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -19,6 +21,39 @@ pub fn request(signal: i32) -> Option<Request> {
         SIGUSR2 => Some(Request::Pause),
         SIGCONT => Some(Request::Resume),
         _ => None,
+    }
+}
+
+/// Minimum time from a signal to another that means it. `timeout` sends every signal twice, to the
+/// program and to its process group; a terminal and a supervisor may both send one.
+const AGAIN_AFTER: Duration = Duration::from_millis(500);
+
+/// Whether the end was asked for once, or again because it takes too long.
+#[derive(Default)]
+pub struct End {
+    first: Option<Instant>,
+}
+
+/// What a signal of [`END`] means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Asked {
+    First,
+    /// Together with the first one.
+    Twice,
+    /// Once more, later.
+    Again,
+}
+
+impl End {
+    pub fn asked(&mut self, now: Instant) -> Asked {
+        match self.first {
+            None => {
+                self.first = Some(now);
+                Asked::First
+            }
+            Some(first) if now.saturating_duration_since(first) < AGAIN_AFTER => Asked::Twice,
+            Some(_) => Asked::Again,
+        }
     }
 }
 
@@ -50,5 +85,20 @@ impl Caught {
 impl Drop for Caught {
     fn drop(&mut self) {
         self.handle.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_later_signal_is_a_second_one() {
+        let (mut end, start) = (End::default(), Instant::now());
+        let mut asked = |ms| end.asked(start + Duration::from_millis(ms));
+        assert_eq!(
+            [0, 0, 499, 500].map(&mut asked),
+            [Asked::First, Asked::Twice, Asked::Twice, Asked::Again]
+        );
     }
 }

@@ -119,17 +119,18 @@ impl Timed {
     fn new(mut watch: Watch, reports: bool, looks_up: bool) -> Timed {
         let (sender, wakes) = channel();
         let wakes_first = sender.clone();
-        let mut interrupted = false;
+        let mut end = signals::End::default();
         let signals =
             Caught::each(if reports { signals::REPORTS } else { signals::END }, move |signal| {
                 if let Some(request) = signals::request(signal).filter(|_| reports) {
                     return wakes_first.send(Wake::Asked(request)).is_ok();
                 }
-                if std::mem::replace(&mut interrupted, true) {
-                    // The second signal: exit at once, write nothing.
-                    std::process::exit(128 + signal);
+                match end.asked(Instant::now()) {
+                    signals::Asked::First => wakes_first.send(Wake::Interrupted).is_ok(),
+                    signals::Asked::Twice => true,
+                    // Exits at once, writes nothing.
+                    signals::Asked::Again => std::process::exit(128 + signal),
                 }
-                wakes_first.send(Wake::Interrupted).is_ok()
             })
             .ok();
         emit_exit(&mut watch, sender.clone());

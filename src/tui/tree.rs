@@ -83,8 +83,11 @@ fn draw_name(
             let group = &projection.groups[group as usize];
             let n = group.threads.len();
             let threads = format!("{n} thread{}", if n == 1 { "" } else { "s" });
-            // The count is dropped if the name needs its cells.
-            let right = if room > width(&threads) + 12 { threads } else { String::new() };
+            // The count is dropped if the name needs its cells. That of one thread tells less than
+            // the end of the name: of a process of PostgreSQL that is what it does.
+            let left = room.saturating_sub(width(&threads));
+            let has_room = left > if n == 1 { width(&group.name) } else { 12 };
+            let right = if has_room { threads } else { String::new() };
             let room = room - width(&right);
             let style = if unresolved { theme.dim() } else { theme.group() };
             let name = cut_end(&group.name, room.saturating_sub(1), glyphs.cut);

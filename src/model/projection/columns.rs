@@ -53,6 +53,11 @@ impl Columns {
         self.longest.clear();
     }
 
+    #[cfg(test)]
+    pub fn memory(&self) -> *const u8 {
+        self.figures.as_ptr().cast()
+    }
+
     pub fn rows(&self) -> usize {
         self.figures.len() / self.width
     }

@@ -87,6 +87,16 @@ impl Nodes {
         self.parents.len()
     }
 
+    #[cfg(test)]
+    pub fn memory(&self) -> [*const u8; 3] {
+        [self.parents.as_ptr().cast(), self.owns.memory(), self.totals.memory()]
+    }
+
+    #[cfg(test)]
+    pub fn span_count(&self) -> usize {
+        self.spans.len()
+    }
+
     /// Adds a node below `parent`, or a root: then `first_root` is the first of its siblings.
     pub fn push(&mut self, parent: u32, seen: Seen, first_root: &mut u32) -> u32 {
         let node = self.parents.len() as u32;

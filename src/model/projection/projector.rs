@@ -46,7 +46,13 @@ impl Projector {
     /// large; pages that went to the kernel meanwhile would come back one page fault at a time.
     pub fn reuse(&mut self, old: Projection) {
         let Projection { mut nodes, seen, trend, .. } = old;
+        // What the first projection replaces has no columns.
+        if nodes.len() == 0 {
+            return;
+        }
         self.facts.sums = std::mem::take(&mut nodes.owns);
+        // Names were found since: this copy is not needed any more.
+        nodes.places = Arc::default();
         self.trees.nodes = nodes;
         self.seen = seen;
         self.trend = trend;

@@ -26,6 +26,9 @@ struct Visit {
     cpu_ns: u64,
 }
 
+/// The number of a walk after which numbers begin again. (Small in tests, so that they do.)
+const LAST_WALK: u32 = if cfg!(test) { 3 } else { u32::MAX };
+
 /// Memory that is reused for the next projection.
 #[derive(Default)]
 pub(super) struct Scratch {
@@ -248,7 +251,7 @@ impl Scratch {
 
     /// Starts a new walk, which ignores the marks of earlier groups and projections.
     fn next_walk(&mut self, stacks: &mut ShownStacks) {
-        if self.walk == u32::MAX {
+        if self.walk == LAST_WALK {
             stacks.forget_visits();
             self.node_of.fill(Mark::default());
             self.walk = 0;

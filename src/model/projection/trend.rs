@@ -148,6 +148,11 @@ impl Trend {
         Trend { slices, slice: 0, parts, newest, everything: [Amount::default(); SLICES] }
     }
 
+    #[cfg(test)]
+    pub fn part_memory(&self) -> *const u8 {
+        self.parts.as_ptr().cast()
+    }
+
     /// Notes the bucket of the facts that follow.
     pub fn set_bucket(&mut self, bucket: usize) {
         self.slice = self.slices.of_bucket.get(bucket).copied().unwrap_or(SLICES as u8 - 1);

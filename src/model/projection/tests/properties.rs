@@ -95,6 +95,18 @@ impl FactSpec {
         of_kind(NAMES[self.name]).1 == ThreadKind::Internal
     }
 
+    fn weights(&self) -> Weights {
+        Weights {
+            wall_ns: self.wall_ns,
+            cpu_ns: self.cpu_ns,
+            hits: self.hits,
+            cpu_hits: self.cpu_hits,
+            open: 0,
+            longest_ns: self.longest_ns,
+            longest_from: if self.longest_ns > 0 { self.longest_from } else { 0 },
+        }
+    }
+
     /// Runnable without a core, after it waited for work.
     pub(super) fn is_woken_from_idle(&self, settings: &Settings) -> bool {
         let texts = self.stack.iter().flat_map(|frame| FRAMES[*frame].split('+'));
@@ -102,6 +114,19 @@ impl FactSpec {
             && !self.is_internal()
             && texts.map(|text| location(text, false)).any(|l| only_waits(&l, settings))
     }
+}
+
+/// Returns the time of each node at each of its locations.
+fn lines(projection: &Projection) -> Vec<String> {
+    let mut lines = Vec::new();
+    for node in 0..projection.node_count() {
+        projection.nodes.each_line(node, |at| {
+            let location = &projection.nodes.places.locations[at.location as usize];
+            lines.push(format!("{node} {location:?} {} {}", at.wall_ns, at.cpu_ns));
+        });
+    }
+    lines.sort();
+    lines
 }
 
 pub(super) fn world(facts: &[FactSpec]) -> World {
@@ -120,15 +145,7 @@ pub(super) fn world(facts: &[FactSpec]) -> World {
         let stack: Vec<&str> = fact.stack.iter().map(|frame| FRAMES[*frame]).collect();
         let thread = ThreadKey { pid: 1, tid: fact.tid, start: 1 };
         *world.fact_of(thread, NAMES[fact.name], &stack.join(";"), State::ALL[fact.state], 0) =
-            Weights {
-                wall_ns: fact.wall_ns,
-                cpu_ns: fact.cpu_ns,
-                hits: fact.hits,
-                cpu_hits: fact.cpu_hits,
-                open: 0,
-                longest_ns: fact.longest_ns,
-                longest_from: if fact.longest_ns > 0 { fact.longest_from } else { 0 },
-            };
+            fact.weights();
         if let Some(blocker) = fact.blocker {
             world.facts.last_mut().expect("just added").0.blocker = blockers[blocker];
         }
@@ -435,11 +452,14 @@ proptest! {
             named(&mut growing, frame, true);
         }
         for (count, change, arrives, reuse) in scan {
-            // More facts, and sometimes other settings or a late name.
+            // More facts or another range, and sometimes other settings or a late name.
+            if count % 3 == 0 {
+                growing.facts.clear();
+            }
             for fact in facts.iter().take(count) {
                 let stack: Vec<&str> = fact.stack.iter().map(|frame| FRAMES[*frame]).collect();
                 let thread = ThreadKey { pid: 1, tid: fact.tid, start: 1 };
-                growing.fact_of(thread, NAMES[fact.name], &stack.join(";"), State::ALL[fact.state], fact.wall_ns);
+                *growing.fact_of(thread, NAMES[fact.name], &stack.join(";"), State::ALL[fact.state], 0) = fact.weights();
             }
             settings = change.of(settings);
             if let Some(frame) = arrives {
@@ -449,6 +469,8 @@ proptest! {
             let again = growing.project_with_trends(&mut projector, &snapshot, &settings);
             let fresh = growing.project_with_trends(&mut Projector::default(), &snapshot, &settings);
             prop_assert_eq!(format!("{again:?}"), format!("{fresh:?}"));
+            prop_assert_eq!(lines(&again), lines(&fresh));
+            prop_assert_eq!((&again.busiest, again.unnamed_ns), (&fresh.busiest, fresh.unnamed_ns));
             prop_assert_eq!(&again.busy, &fresh.busy);
             prop_assert_eq!(&again.locks, &fresh.locks);
             prop_assert_eq!((&again.threads, &again.seen), (&fresh.threads, &fresh.seen));

@@ -443,3 +443,35 @@ fn a_projector_takes_other_settings_and_other_sessions() {
         }
     }
 }
+
+#[test]
+fn a_projection_takes_the_memory_of_an_old_one() {
+    let mut world = shop();
+    // A function at two lines.
+    world.fact("main", "start;both:1", State::Run, 1);
+    world.fact("main", "start;both:2", State::Run, 2);
+    let (mut projector, snapshot) = (Projector::default(), world.snapshot());
+    let first = world.project_with_trends(&mut projector, &snapshot, &Settings::default());
+    let memory = |projection: &Projection| {
+        let Projection { nodes, seen, trend, .. } = projection;
+        let parts = trend.as_ref().map(|trend| trend.part_memory());
+        (nodes.memory(), seen.as_ptr(), parts)
+    };
+    let (before, shown) = (memory(&first), drawn(&first, &Settings::default()));
+    let spans = first.nodes.span_count();
+    assert!(spans > 0);
+    projector.reuse(first);
+    let second = world.project_with_trends(&mut projector, &snapshot, &Settings::default());
+    assert_eq!((memory(&second), second.nodes.span_count()), (before, spans));
+    assert_eq!(drawn(&second, &Settings::default()), shown);
+}
+
+#[test]
+fn the_busiest_thread_has_its_newest_name() {
+    let mut world = World::new();
+    let thread = ThreadKey { pid: 1, tid: 7, start: 1 };
+    world.fact_of(thread, "old", "start;run", State::Run, 5);
+    world.fact_of(thread, "new", "start;run", State::Run, 1);
+    let busiest = world.project(&Settings::default()).busiest.expect("it ran");
+    assert_eq!((&*busiest.name, busiest.cpu_ns), ("new", 6));
+}
