@@ -7,17 +7,18 @@ use super::theme::Theme;
 use crate::app::AppState;
 use crate::app::short_names;
 use crate::model::facts::tables::{FrameKind, Location};
-use crate::model::projection::Label;
 use crate::model::projection::settings::RollUp;
+use crate::model::projection::{Label, WaitedFor};
 
 /// Suffix of kernel functions' names.
 const OF_KERNEL: &str = " [k]";
-/// Minimum cells of what is called inside; less is no use.
+/// Minimum cells of what is called inside, and of who holds a lock; less is no use.
 const INNER_LEAST: usize = 8;
 
 /// Writes a label in `cells`. What does not fit goes in this order: callers, the outermost first;
-/// Java's packages, that of what is called inside first; the end of what is called inside, then all
-/// of it; the line; the beginning of the function's own name.
+/// who holds a lock, which the line below the rows says too; Java's packages, that of what is
+/// called inside first; the end of what is called inside, then all of it; the line; the beginning
+/// of the function's own name.
 pub fn put(
     pen: &mut Pen<'_>,
     label: &Label<'_>,
@@ -37,15 +38,18 @@ pub fn put(
         pen.put(&mark, theme.dim());
         room -= width(&mark);
     }
-    let lock = label.lock.as_ref().map(|lock| lock.text());
+    let lock = label.lock.as_ref();
     // A row that stands for the call in which it is waited for the lock is named after the lock.
     let (instead, inside) = if label.is_entry { (lock, None) } else { (None, lock) };
+    let instead = instead.map(|lock| lock_in(lock, room));
     let line = match (label.name.line, app.view.shown.roll_up.joins()) {
         (Some(line), false) if instead.is_none() => format!(" :{line}"),
         _ => String::new(),
     };
-    let inner_as = |name: Name| match (&inside, label.inner) {
-        (Some(lock), _) => format!(" {to}{lock}"),
+    let inner_as = |name: Name, cells: usize| match (inside, label.inner) {
+        (Some(lock), _) => {
+            format!(" {to}{}", lock_in(lock, cells.saturating_sub(width(to) + 1)))
+        }
         (None, Some(inner)) if instead.is_none() => format!(" {to}{}", text(inner, name, app)),
         _ => String::new(),
     };
@@ -53,11 +57,12 @@ pub fn put(
         Some(lock) => lock.clone(),
         None => text(label.name, as_, app),
     };
-    let (mut name, mut inner) = (name_as(Name::Short), inner_as(Name::Short));
     let left = |name: &str| room.saturating_sub(width(name) + width(&line));
     let fits = |name: &str| width(name) + width(&line) <= room;
+    let mut name = name_as(Name::Short);
+    let mut inner = inner_as(Name::Short, left(&name));
     if width(&inner) > left(&name) {
-        inner = inner_as(Name::Shortest);
+        inner = inner_as(Name::Shortest, left(&name));
     }
     if width(&inner) > left(&name) || !fits(&name) {
         let shortest = name_as(Name::Shortest);
@@ -95,6 +100,13 @@ pub fn put(
     pen.put(&line, theme.dim());
     let inner_style = label.inner.map(style).unwrap_or_default();
     pen.put(&inner, inner_style.patch(theme.dim())).space(left);
+}
+
+/// Returns what is waited for, and who held it as far as that has cells.
+fn lock_in(lock: &WaitedFor<'_>, cells: usize) -> String {
+    let (text, what) = (lock.text(), lock.what());
+    let holder = cells.saturating_sub(width(&what) + width(", held by "));
+    if width(&text) <= cells || holder >= INNER_LEAST { text } else { what }
 }
 
 /// How much of a name is kept while names are short.
@@ -207,8 +219,14 @@ mod tests {
             drawn_with(name, "monitor enter", Some(lock.clone()), is_entry, cells)
         };
         assert_eq!(shown(false, 54), "Cart.total :14 › monitor of OrderBook, held by timer");
-        assert_eq!(shown(false, 40), "Cart.total :14 › monitor of OrderBook, …");
+        assert_eq!(shown(false, 51), "Cart.total :14 › monitor of OrderBook");
+        assert_eq!(shown(false, 32), "Cart.total :14 › monitor of Ord…");
         assert_eq!(shown(true, 54), "› monitor of OrderBook, held by timer");
+        assert_eq!(shown(true, 36), "› monitor of OrderBook");
         assert_eq!(shown(true, 20), "› monitor of OrderB…");
+        let lock = WaitedFor { held: MainHolder::Thread("http-nio-8080".into()), ..lock.clone() };
+        let shown = |cells| drawn_with(name, "monitor enter", Some(lock.clone()), true, cells);
+        assert_eq!(shown(40), "› monitor of OrderBook, held by http-ni…");
+        assert_eq!(shown(39), "› monitor of OrderBook");
     }
 }
