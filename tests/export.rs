@@ -264,6 +264,32 @@ fn text_is_what_it_was() {
 }
 
 #[test]
+fn a_short_text_keeps_its_tree_longer_than_its_legend() {
+    let snapshot = shop();
+    let within = |max: usize| {
+        let mut bytes = Vec::new();
+        formats::text::write_within(&snapshot, &whole(), max, &mut bytes).expect("memory");
+        String::from_utf8(bytes).expect("text")
+    };
+    let tree = |text: &str| {
+        let lines = text.lines().skip_while(|line| !line.starts_with("TREE"));
+        lines.take_while(|line| !line.is_empty()).count()
+    };
+    let all = within(1_000);
+    let (length, of_tree) = (all.lines().count(), tree(&all));
+    assert_eq!(within(length), all);
+    let legend = all.lines().skip_while(|line| *line != "LEGEND").count();
+    let one_less = within(length - 1);
+    assert!(tree(&one_less) == of_tree && !one_less.contains("LEGEND"), "{one_less}");
+    // One line more is blank, before the legend.
+    let shorter = within(length - legend - 3);
+    assert!((2..of_tree).contains(&tree(&shorter)), "{shorter}");
+    for max in 1..length {
+        assert!(within(max).lines().count() <= max, "{max}");
+    }
+}
+
+#[test]
 fn a_text_of_idle_threads_shows_them_at_each_level() {
     let threads = Filter::set(regex::Regex::new("^shop$").expect("a pattern"));
     for level in Level::ALL {

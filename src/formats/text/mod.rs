@@ -47,12 +47,14 @@ pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> i
             settings,
             projection: &trees::project(snapshot, settings),
             tree_lines: TREE_LINES,
+            legend: true,
         },
         out,
     )
 }
 
-/// Writes the report in at most the given number of lines; the tree is shortened first.
+/// Writes the report in at most the given number of lines. The tree is shortened first, the legend
+/// is left out where that leaves the tree less than a third, and then the end is cut.
 pub fn write_within(
     snapshot: &Snapshot,
     settings: &Settings,
@@ -61,10 +63,22 @@ pub fn write_within(
 ) -> io::Result<()> {
     let lines = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'\n').count();
     let projection = &trees::project(snapshot, settings);
-    let (mut whole, mut branchless) = (Vec::new(), Vec::new());
-    render(&Report { snapshot, settings, projection, tree_lines: 0 }, &mut branchless)?;
-    let tree_lines = max_lines.saturating_sub(lines(&branchless)).min(TREE_LINES);
-    render(&Report { snapshot, settings, projection, tree_lines }, &mut whole)?;
+    let rendered = |tree_lines, legend| -> io::Result<Vec<u8>> {
+        let mut text = Vec::new();
+        render(&Report { snapshot, settings, projection, tree_lines, legend }, &mut text)?;
+        Ok(text)
+    };
+    let whole = rendered(TREE_LINES, true)?;
+    if lines(&whole) <= max_lines {
+        return out.write_all(&whole);
+    }
+    let left = |legend| -> io::Result<usize> {
+        Ok(max_lines.saturating_sub(lines(&rendered(0, legend)?)).min(TREE_LINES))
+    };
+    let beside_legend = left(true)?;
+    let legend = beside_legend >= max_lines / 3;
+    let tree_lines = if legend { beside_legend } else { left(false)? };
+    let whole = rendered(tree_lines, legend)?;
     match lines(&whole).checked_sub(max_lines) {
         None | Some(0) => out.write_all(&whole),
         Some(beyond) => {
@@ -84,6 +98,8 @@ pub(super) struct Report<'a> {
     pub projection: &'a Projection,
     /// Maximum lines of the tree.
     pub tree_lines: usize,
+    /// What the columns and signs mean.
+    pub legend: bool,
 }
 
 pub(super) fn render(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
@@ -101,7 +117,7 @@ pub(super) fn render(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()>
     tables::states(report, page)?;
     head::identity(&report.snapshot.session, &report.snapshot.targets, page)?;
     head::conditions(report, page)?;
-    legend(page)
+    if report.legend { legend(page) } else { Ok(()) }
 }
 
 /// Writes what was measured, how well, and which part is shown, for formats that have a place for
@@ -112,7 +128,7 @@ pub(super) fn write_head(
     projection: &Projection,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let report = &Report { snapshot, settings, projection, tree_lines: 0 };
+    let report = &Report { snapshot, settings, projection, tree_lines: 0, legend: false };
     let page = &mut Page { out };
     head::identity(&snapshot.session, &snapshot.targets, page)?;
     head::conditions(report, page)?;
@@ -126,7 +142,7 @@ pub(super) fn write_locks(
     projection: &Projection,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let report = &Report { snapshot, settings, projection, tree_lines: 0 };
+    let report = &Report { snapshot, settings, projection, tree_lines: 0, legend: false };
     let page = &mut Page { out };
     locks::deadlocks(report, page)?;
     locks::locks(report, page)

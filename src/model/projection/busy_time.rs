@@ -4,7 +4,7 @@
 use super::bursts::LongWaits;
 use super::columns::NONE;
 use super::exit::Exits;
-use super::filter::Path;
+use super::filter::{Gap, Path};
 use super::totals::Totals;
 use crate::model::facts::fact::Weights;
 use crate::model::facts::tables::StackId;
@@ -29,6 +29,8 @@ pub(super) struct BusyTime {
     pub memory: MemoryTime,
     /// Of stacks that moved while they were read.
     pub torn_ns: u64,
+    /// In which threads were not looked at; not in `total`.
+    pub unobserved_ns: u64,
     /// By number of an exit: index in `sums`, or [`NONE`].
     sum_of_exit: Vec<u32>,
     pub sums: Vec<Sum>,
@@ -60,12 +62,17 @@ impl BusyTime {
         is_locked: bool,
     ) {
         let ns = weights.wall_ns;
+        match path.gap {
+            Gap::None => {}
+            Gap::Torn => self.torn_ns += ns,
+            Gap::NotObserved => {
+                self.unobserved_ns += ns;
+                return;
+            }
+        }
         self.total.wall_ns += ns;
         self.total.cpu_ns += weights.cpu_ns;
         self.total.states_ns[state as usize] += ns;
-        if path.is_torn {
-            self.torn_ns += ns;
-        }
         if path.faults {
             self.memory.page_faults_ns += ns;
         }

@@ -63,13 +63,15 @@ pub struct CommonWait {
 /// What the busy time of a range was spent on.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Busy {
-    /// All shown time that is not spent waiting for work: wall, CPU and states only.
+    /// All shown and observed time that is not spent waiting for work: wall, CPU and states only.
     pub total: Totals,
     /// Most waited time first.
     pub waits: Vec<CommonWait>,
     pub memory: MemoryTime,
     /// Of stacks that moved while they were read.
     pub torn_ns: u64,
+    /// Shown time in which threads were not looked at; not in `total`.
+    pub unobserved_ns: u64,
 }
 
 /// The threads and the heaviest stack of a wait.
@@ -144,7 +146,7 @@ impl Busy {
         attached: &[u32],
         group: impl Fn(u32) -> Option<u32>,
     ) -> Busy {
-        let BusyTime { total, mut memory, torn_ns, mut sums, .. } = time;
+        let BusyTime { total, mut memory, torn_ns, unobserved_ns, mut sums, .. } = time;
         sums.sort_by_key(|sum| (Reverse(sum.waited_ns), sum.exit));
         let range = shown.till.saturating_sub(shown.from);
         let bursts = |sum: &Sum| sum.long.bursts(sum.waited_ns, range);
@@ -227,6 +229,6 @@ impl Busy {
             })
         };
         let waits = sums.into_iter().zip(waiters).filter_map(wait).collect();
-        Busy { total, waits, memory, torn_ns }
+        Busy { total, waits, memory, torn_ns, unobserved_ns }
     }
 }

@@ -69,6 +69,17 @@ pub(super) enum StopRole {
     ReplacesMonitorEntry,
 }
 
+/// Why the time of a stack says less than other time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(super) enum Gap {
+    #[default]
+    None,
+    /// The thread moved while its stack was read.
+    Torn,
+    /// It was not looked at, so what it did is unknown.
+    NotObserved,
+}
+
 /// The settings' result for a stack: of all its frames, including hidden ones.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Path {
@@ -87,8 +98,7 @@ pub(super) struct Path {
     pub faults: bool,
     /// Stopped at a safepoint of a virtual machine.
     pub is_stopped: bool,
-    /// The thread moved while its stack was read.
-    pub is_torn: bool,
+    pub gap: Gap,
 }
 
 impl Path {
@@ -136,8 +146,16 @@ struct Known {
     library: Option<u32>,
 }
 
-fn is_torn(location: &Location) -> bool {
-    location.kind == FrameKind::Marker && *location.function == *Marker::Torn.text(None)
+impl Gap {
+    /// Returns that of a marker.
+    fn of(location: &Location) -> Gap {
+        let is = |marker: Marker| *location.function == *marker.text(None);
+        match location.kind == FrameKind::Marker {
+            true if is(Marker::Torn) => Gap::Torn,
+            true if is(Marker::NotObserved) => Gap::NotObserved,
+            _ => Gap::None,
+        }
+    }
 }
 
 impl Verdicts {
@@ -185,7 +203,9 @@ impl Verdicts {
                 path.allocates |= self.allocates[*location as usize];
                 path.allocates &= verdict.role != Role::App;
                 path.faults |= verdict.enters_kernel == Some(KernelEntry::PageFault);
-                path.is_torn |= verdict.role == Role::Marker && is_torn(rows.location(*location));
+                if verdict.role == Role::Marker {
+                    path.gap = path.gap.max(Gap::of(rows.location(*location)));
+                }
                 path.is_stopped |= verdict.stops == StopRole::ReplacesStop;
                 if verdict.groups && path.group.is_none() {
                     path.group = Some(*location);

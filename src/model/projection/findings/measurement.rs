@@ -2,7 +2,7 @@
 
 use super::{About, Evidence, Finding, Kind};
 use crate::model::facts::snapshot::{Health, Snapshot};
-use crate::model::projection::Projection;
+use crate::model::projection::{Busy, Projection};
 use crate::model::vocabulary::frame::Ns;
 
 /// Names that are still read matter while stacks with this share of the time lack some.
@@ -10,10 +10,9 @@ const UNNAMED: f64 = 0.02;
 /// From this share on, lost or broken samples matter more than what the others say, percent.
 const GRAVE: f64 = 20.0;
 
-/// Returns why figures may be wrong, and whether that matters more than what they say. `torn`: the
-/// share of the busy time in torn stacks, 0..=1. Where threads wait for microseconds many are torn,
-/// and have no time.
-pub(super) fn harm(health: &Health, torn: f64) -> Option<(String, bool)> {
+/// Returns why figures may be wrong, and whether that matters more than what they say. Where
+/// threads wait for microseconds many stacks are torn, and have no time.
+pub(super) fn harm(health: &Health, busy: &Busy) -> Option<(String, bool)> {
     let losses = &health.losses;
     let percent = |part: u64, whole: u64| match whole {
         0 => 0.0,
@@ -23,9 +22,12 @@ pub(super) fn harm(health: &Health, torn: f64) -> Option<(String, bool)> {
     let lost = percent(losses.dropped, all);
     let failed = percent(losses.unwind_failed, losses.samples);
     let truncated = percent(losses.truncated, losses.samples);
-    let torn = torn * 100.0;
+    let unobserved = percent(busy.unobserved_ns, busy.total.wall_ns + busy.unobserved_ns);
+    let torn = percent(busy.torn_ns, busy.total.wall_ns);
     if lost > 1.0 {
         Some((format!("{lost:.0} % of the samples are lost"), lost > GRAVE))
+    } else if unobserved > 5.0 {
+        Some((format!("{unobserved:.0} % of the time was not observed"), unobserved > GRAVE))
     } else if truncated > 5.0 {
         Some((format!("{truncated:.0} % of the stacks are truncated"), truncated > GRAVE))
     } else if failed > 5.0 {

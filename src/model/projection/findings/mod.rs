@@ -204,7 +204,7 @@ pub fn findings(
     }
     let evidence = Evidence { snapshot, projection, answer, wording };
     let mut found: Vec<Finding> = evidence.deadlock().into_iter().collect();
-    let harm = measurement::harm(&snapshot.health, evidence.share(projection.busy.torn_ns));
+    let harm = measurement::harm(&snapshot.health, &projection.busy);
     if let Some((text, true)) = &harm {
         found.push(Finding::harm(text.clone()));
     }

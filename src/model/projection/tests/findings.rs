@@ -327,6 +327,22 @@ fn page_faults_are_told_from_a_fifth_of_the_busy_time_on() {
 }
 
 #[test]
+fn time_that_was_not_observed_is_no_cause() {
+    let waits_in_recv = "http-1 waits in recv: 100 % of busy time, up to 100 ms, \
+                         in serve > price > ask > recv";
+    for (unobserved, expected) in [
+        (900, vec!["90 % of the time was not observed", waits_in_recv]),
+        (6, vec![waits_in_recv, "6 % of the time was not observed"]),
+        (5, vec![waits_in_recv]),
+    ] {
+        let mut world = World::new();
+        waits(&mut world, "http-1", READS, State::Io, 100);
+        world.fact("http-2", "[not observed]", State::Wait, unobserved * MS);
+        assert_eq!(says(&mut world), expected, "{unobserved}");
+    }
+}
+
+#[test]
 fn torn_stacks_do_harm_where_they_have_time() {
     for (torn, said) in [(6, true), (5, false)] {
         let mut world = World::new();
