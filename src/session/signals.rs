@@ -28,31 +28,34 @@ pub fn request(signal: i32) -> Option<Request> {
 /// program and to its process group; a terminal and a supervisor may both send one.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
-/// Whether the end was asked for once, or again because it takes too long.
+/// Tells a repeated signal from one that was sent twice.
 #[derive(Default)]
-pub struct End {
+pub struct EndRequests {
     first: Option<Instant>,
 }
 
 /// What a signal of [`END`] means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Asked {
+pub enum EndRequest {
     First,
-    /// Together with the first one.
-    Twice,
-    /// Once more, later.
-    Again,
+    /// Sent together with the first one.
+    Duplicate,
+    /// Sent later, because the end takes too long.
+    Repeated,
 }
 
-impl End {
-    pub fn asked(&mut self, now: Instant) -> Asked {
+impl EndRequests {
+    /// Returns what a signal at this time means.
+    pub fn next(&mut self, now: Instant) -> EndRequest {
         match self.first {
             None => {
                 self.first = Some(now);
-                Asked::First
+                EndRequest::First
             }
-            Some(first) if now.saturating_duration_since(first) < AGAIN_AFTER => Asked::Twice,
-            Some(_) => Asked::Again,
+            Some(first) if now.saturating_duration_since(first) < AGAIN_AFTER => {
+                EndRequest::Duplicate
+            }
+            Some(_) => EndRequest::Repeated,
         }
     }
 }
@@ -94,11 +97,11 @@ mod tests {
 
     #[test]
     fn only_a_later_signal_is_a_second_one() {
-        let (mut end, start) = (End::default(), Instant::now());
-        let mut asked = |ms| end.asked(start + Duration::from_millis(ms));
+        let (mut requests, start) = (EndRequests::default(), Instant::now());
+        let mut next = |ms| requests.next(start + Duration::from_millis(ms));
         assert_eq!(
-            [0, 0, 499, 500].map(&mut asked),
-            [Asked::First, Asked::Twice, Asked::Twice, Asked::Again]
+            [0, 0, 499, 500].map(&mut next),
+            [EndRequest::First, EndRequest::Duplicate, EndRequest::Duplicate, EndRequest::Repeated]
         );
     }
 }

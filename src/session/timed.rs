@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::looking_up::LookingUp;
 use super::service;
-use super::signals::{self, Caught};
+use super::signals::{self, Caught, EndRequest};
 use super::source::{NAMES_WITHIN, Progress, Request, Source, Waited};
 use super::waiting::observe_once;
 use super::waking::TimedWaking;
@@ -119,17 +119,17 @@ impl Timed {
     fn new(mut watch: Watch, reports: bool, looks_up: bool) -> Timed {
         let (sender, wakes) = channel();
         let wakes_first = sender.clone();
-        let mut end = signals::End::default();
+        let mut requests = signals::EndRequests::default();
         let signals =
             Caught::each(if reports { signals::REPORTS } else { signals::END }, move |signal| {
                 if let Some(request) = signals::request(signal).filter(|_| reports) {
                     return wakes_first.send(Wake::Asked(request)).is_ok();
                 }
-                match end.asked(Instant::now()) {
-                    signals::Asked::First => wakes_first.send(Wake::Interrupted).is_ok(),
-                    signals::Asked::Twice => true,
+                match requests.next(Instant::now()) {
+                    EndRequest::First => wakes_first.send(Wake::Interrupted).is_ok(),
+                    EndRequest::Duplicate => true,
                     // Exits at once, writes nothing.
-                    signals::Asked::Again => std::process::exit(128 + signal),
+                    EndRequest::Repeated => std::process::exit(128 + signal),
                 }
             })
             .ok();

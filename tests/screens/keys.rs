@@ -499,6 +499,6 @@ fn an_old_projection_goes_with_the_next_request() {
     let second = asked(&mut live);
     assert!(second.spare.is_none(), "the first one has it");
     live.answer(first).press("t");
-    assert!(asked(&mut live).spare.is_some(), "nobody waits for the first answer any more");
+    assert!(asked(&mut live).spare.is_some(), "the first answer is stale");
     live.answer(second);
 }

@@ -47,14 +47,13 @@ pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> i
             settings,
             projection: &trees::project(snapshot, settings),
             tree_lines: TREE_LINES,
-            legend: true,
         },
         out,
     )
 }
 
-/// Writes the report in at most the given number of lines. The tree is shortened first, the legend
-/// is left out where that leaves the tree less than a third, and then the end is cut.
+/// Writes the report in at most the given number of lines. The tree is shortened first. The legend
+/// is dropped where it leaves the tree less than a third. Then the end is cut.
 pub fn write_within(
     snapshot: &Snapshot,
     settings: &Settings,
@@ -63,22 +62,24 @@ pub fn write_within(
 ) -> io::Result<()> {
     let lines = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'\n').count();
     let projection = &trees::project(snapshot, settings);
-    let rendered = |tree_lines, legend| -> io::Result<Vec<u8>> {
+    let parts = |tree_lines| -> io::Result<Vec<u8>> {
         let mut text = Vec::new();
-        render(&Report { snapshot, settings, projection, tree_lines, legend }, &mut text)?;
+        let report = Report { snapshot, settings, projection, tree_lines };
+        render_parts(&report, &mut Page { out: &mut text })?;
         Ok(text)
     };
-    let whole = rendered(TREE_LINES, true)?;
-    if lines(&whole) <= max_lines {
-        return out.write_all(&whole);
+    let (mut whole, mut signs) = (parts(TREE_LINES)?, Vec::new());
+    legend(&mut Page { out: &mut signs })?;
+    if lines(&whole) + lines(&signs) > max_lines {
+        let room = max_lines.saturating_sub(lines(&parts(0)?));
+        let beside_legend = room.saturating_sub(lines(&signs));
+        if beside_legend < max_lines / 3 {
+            signs.clear();
+        }
+        let tree_lines = if signs.is_empty() { room } else { beside_legend };
+        whole = parts(tree_lines.min(TREE_LINES))?;
     }
-    let left = |legend| -> io::Result<usize> {
-        Ok(max_lines.saturating_sub(lines(&rendered(0, legend)?)).min(TREE_LINES))
-    };
-    let beside_legend = left(true)?;
-    let legend = beside_legend >= max_lines / 3;
-    let tree_lines = if legend { beside_legend } else { left(false)? };
-    let whole = rendered(tree_lines, legend)?;
+    whole.append(&mut signs);
     match lines(&whole).checked_sub(max_lines) {
         None | Some(0) => out.write_all(&whole),
         Some(beyond) => {
@@ -98,12 +99,16 @@ pub(super) struct Report<'a> {
     pub projection: &'a Projection,
     /// Maximum lines of the tree.
     pub tree_lines: usize,
-    /// What the columns and signs mean.
-    pub legend: bool,
 }
 
 pub(super) fn render(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let page = &mut Page { out };
+    render_parts(report, page)?;
+    legend(page)
+}
+
+/// Writes all but the legend.
+fn render_parts(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     head::summary(report, page)?;
     head::sentences(report, page)?;
     head::settings(report, page)?;
@@ -116,8 +121,7 @@ pub(super) fn render(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()>
     tables::waits(report, page)?;
     tables::states(report, page)?;
     head::identity(&report.snapshot.session, &report.snapshot.targets, page)?;
-    head::conditions(report, page)?;
-    if report.legend { legend(page) } else { Ok(()) }
+    head::conditions(report, page)
 }
 
 /// Writes what was measured, how well, and which part is shown, for formats that have a place for
@@ -128,7 +132,7 @@ pub(super) fn write_head(
     projection: &Projection,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let report = &Report { snapshot, settings, projection, tree_lines: 0, legend: false };
+    let report = &Report { snapshot, settings, projection, tree_lines: 0 };
     let page = &mut Page { out };
     head::identity(&snapshot.session, &snapshot.targets, page)?;
     head::conditions(report, page)?;
@@ -142,7 +146,7 @@ pub(super) fn write_locks(
     projection: &Projection,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let report = &Report { snapshot, settings, projection, tree_lines: 0, legend: false };
+    let report = &Report { snapshot, settings, projection, tree_lines: 0 };
     let page = &mut Page { out };
     locks::deadlocks(report, page)?;
     locks::locks(report, page)

@@ -13,11 +13,8 @@ fn rendered(stacks: &[Stack], settings: &Settings) -> String {
 
 fn on_paper(snapshot: &Snapshot, projection: &Projection, settings: &Settings) -> String {
     let mut out = Vec::new();
-    render(
-        &Report { snapshot, settings, projection, tree_lines: TREE_LINES, legend: true },
-        &mut out,
-    )
-    .expect("memory takes everything");
+    render(&Report { snapshot, settings, projection, tree_lines: TREE_LINES }, &mut out)
+        .expect("memory takes everything");
     String::from_utf8(out).expect("ASCII is UTF-8")
 }
 

@@ -29,7 +29,7 @@ pub(super) struct BusyTime {
     pub memory: MemoryTime,
     /// Of stacks that moved while they were read.
     pub torn_ns: u64,
-    /// In which threads were not looked at; not in `total`.
+    /// In which threads were not observed; not in `total`.
     pub unobserved_ns: u64,
     /// By number of an exit: index in `sums`, or [`NONE`].
     sum_of_exit: Vec<u32>,

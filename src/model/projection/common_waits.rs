@@ -70,7 +70,7 @@ pub struct Busy {
     pub memory: MemoryTime,
     /// Of stacks that moved while they were read.
     pub torn_ns: u64,
-    /// Shown time in which threads were not looked at; not in `total`.
+    /// Shown time in which threads were not observed; not in `total`.
     pub unobserved_ns: u64,
 }
 

@@ -76,7 +76,7 @@ pub(super) enum Gap {
     None,
     /// The thread moved while its stack was read.
     Torn,
-    /// It was not looked at, so what it did is unknown.
+    /// The thread was not observed, so what it did is unknown.
     NotObserved,
 }
 

@@ -88,11 +88,6 @@ impl Nodes {
     }
 
     #[cfg(test)]
-    pub fn memory(&self) -> [*const u8; 3] {
-        [self.parents.as_ptr().cast(), self.owns.memory(), self.totals.memory()]
-    }
-
-    #[cfg(test)]
     pub fn span_count(&self) -> usize {
         self.spans.len()
     }
