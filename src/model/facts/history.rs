@@ -1,6 +1,7 @@
 //! History as a snapshot reads it: buckets of time, and the cumulative table.
 //! [`crate::model::facts::buckets::Buckets`] writes it.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 
 pub use crate::model::facts::fact::{Fact, FactKey, Weights};
@@ -143,7 +144,7 @@ impl History {
             reader.bucket(bucket.start, bucket.end, bucket.iter());
         }
         for bucket in self.open.iter().filter(|b| wanted.includes(b.start, b.end)) {
-            reader.bucket(bucket.start, bucket.end, bucket.facts.iter().copied());
+            reader.bucket(bucket.start, bucket.end, bucket.facts.iter());
         }
         let (from, till) = reader.read.unwrap_or((wanted.from.min(wanted.at), wanted.at));
         (from, if wanted.now { self.at.max(from) } else { till.min(self.at) })
@@ -179,12 +180,12 @@ impl History {
         // Waits already open at the start were counted when the first bucket was sealed. They may
         // still be in an open bucket.
         let mut reader = Reader { read: Some((self.started, self.started)), nth: 0, f };
-        reader.bucket(self.started, self.started, self.cumulative.iter().copied());
+        reader.bucket(self.started, self.started, self.cumulative.iter());
         for bucket in self.open.iter() {
             if bucket.start == self.started {
                 reader.read = None;
             }
-            reader.bucket(bucket.start, bucket.end, bucket.facts.iter().copied());
+            reader.bucket(bucket.start, bucket.end, bucket.facts.iter());
         }
         (self.started, self.at.max(self.started))
     }
@@ -219,16 +220,61 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn bucket(&mut self, start: Ns, end: Ns, facts: impl Iterator<Item = Fact>) {
+    fn bucket<F: Borrow<Fact>>(&mut self, start: Ns, end: Ns, facts: impl Iterator<Item = F>) {
         let first = self.read.is_none();
         self.read = Some((self.read.map_or(start, |(from, _)| from), end));
-        for (key, mut weights) in facts {
-            if first {
-                weights.hits = weights.hits.saturating_add(weights.open);
-            }
-            weights.open = 0;
-            (self.f)(self.nth, &key, &weights);
+        for fact in facts {
+            let (key, weights) = fact.borrow();
+            let more = if first { weights.open } else { 0 };
+            let hits = weights.hits.saturating_add(more);
+            (self.f)(self.nth, key, &Weights { hits, open: 0, ..*weights });
         }
         self.nth += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::facts::tables::{NameId, StackId};
+    use crate::model::vocabulary::frame::ThreadKey;
+    use crate::model::vocabulary::state::{RawState, State};
+
+    fn fact(hits: u32, open: u32) -> Fact {
+        let (thread, state) = (ThreadKey { pid: 1, tid: 1, start: 1 }, RawState::Known(State::Io));
+        let key = FactKey::new(thread, NameId(0), StackId(0), state);
+        (key, Weights { wall_ns: 7, hits, open, ..Weights::default() })
+    }
+
+    #[test]
+    fn waits_that_were_open_are_hits_of_the_first_bucket_that_is_read() {
+        let bucket = |start, fact| Packed::new(start, start + 10, vec![fact]);
+        let read = |history: &History, range| {
+            let mut found = Vec::new();
+            history.read_by_bucket(range, 30, &mut |nth, _, weights| {
+                assert_eq!((weights.wall_ns, weights.open), (7, 0));
+                found.push((nth, weights.hits));
+            });
+            found
+        };
+        let parts = |sealed, open| Parts {
+            started: 0,
+            at: 30,
+            sealed,
+            open,
+            cumulative: vec![fact(16, 32)],
+        };
+        let sealed = vec![bucket(0, fact(1, 2)), bucket(10, fact(u32::MAX - 1, 9))];
+        let history = History::from_parts(parts(sealed, vec![bucket(20, fact(4, 8))])).unwrap();
+        assert_eq!(read(&history, Range::Rolling(30)), [(0, 3), (1, u32::MAX - 1), (2, 4)]);
+        assert_eq!(read(&history, Range::Rolling(20)), [(0, u32::MAX), (1, 4)]);
+        assert_eq!(read(&history, Range::Rolling(10)), [(0, 12)]);
+        // The table has them as hits; the buckets that it does not include yet go on from it.
+        let all = Range::Cumulative { since: None };
+        assert_eq!(read(&history, all), [(0, 16), (1, 4)]);
+        // Until the first bucket is sealed.
+        let open = vec![bucket(0, fact(1, 2)), bucket(10, fact(4, 8))];
+        let history = History::from_parts(parts(Vec::new(), open)).unwrap();
+        assert_eq!(read(&history, all), [(0, 16), (1, 3), (2, 4)]);
     }
 }

@@ -51,6 +51,8 @@ pub(super) struct Seen {
     pub thread: u32,
     pub cell: u32,
     pub name: NameId,
+    /// Of the cell.
+    pub group: u32,
 }
 
 /// The place of a fact that passes the filters.
@@ -74,6 +76,8 @@ pub(super) struct Scratch {
     /// Cells of stacks with several cells.
     others: FxHashMap<(u32, StackId, CellKind), u32>,
     seen: Vec<Seen>,
+    /// In cells that are hidden as idle.
+    seen_idle: Vec<Seen>,
 }
 
 const MANY: u32 = 1 << 31;
@@ -94,6 +98,7 @@ impl Scratch {
         self.newest.resize(stack_count.max(1), NONE);
         self.others.clear();
         self.seen.clear();
+        self.seen_idle.clear();
     }
 
     /// Returns the cell, created empty if missing. Most stacks have a single cell, which is found
@@ -284,8 +289,8 @@ impl<'a> Reader<'a> {
         hidden.settle_off();
         let cells = std::mem::take(&mut scratch.cells);
         let sums = std::mem::take(&mut scratch.sums);
-        if !only_idle {
-            scratch.seen.retain(|seen| cells[seen.cell as usize].kind != CellKind::Idle);
+        if only_idle {
+            scratch.seen.append(&mut scratch.seen_idle);
         }
         let seen = by_counting(&scratch.seen, threads.len(), |seen| seen.thread);
         Shown {
@@ -329,7 +334,8 @@ impl<'a> Reader<'a> {
 
     /// Counts all that is left as waiting for work.
     fn hide_upkeep(&mut self) {
-        let Scratch { cells, sums, .. } = &mut *self.scratch;
+        let Scratch { cells, sums, seen, .. } = &mut *self.scratch;
+        seen.clear();
         for (at, cell) in (0..).zip(cells).filter(|(_, cell)| cell.kind != CellKind::Idle) {
             cell.kind = CellKind::Idle;
             self.hidden.idle.add(&sums.get(at));
@@ -397,14 +403,15 @@ impl<'a> Reader<'a> {
             let is_locked = blocker.is_some_and(is_held_lock);
             self.busy.add(stack, of_stack, (group, thread), state, weights, is_locked);
         }
-        let Scratch { cells, sums, seen, .. } = &mut *self.scratch;
+        let Scratch { cells, sums, seen, seen_idle, .. } = &mut *self.scratch;
         sums.add_fact(at, state, weights);
         if let Some(trend) = &mut self.trend {
             trend.add(at, state, weights);
         }
-        if std::mem::replace(&mut cells[at as usize].seen, (thread, key.name)) != (thread, key.name)
-        {
-            seen.push(Seen { thread, cell: at, name: key.name });
+        let name = key.name;
+        if std::mem::replace(&mut cells[at as usize].seen, (thread, name)) != (thread, name) {
+            let seen = if kind == CellKind::Idle { seen_idle } else { seen };
+            seen.push(Seen { thread, cell: at, name, group });
         }
     }
 

@@ -54,8 +54,9 @@ pub(super) fn parts(
     // `seen` is sorted by thread, so within a group all names of a thread are adjacent.
     let mut seen: Vec<Vec<(u32, NameId)>> = vec![Vec::new(); groups.count()];
     for seen_in in &shown.seen {
-        let group = &mut seen[shown.cells[seen_in.cell as usize].group as usize];
+        let group = &mut seen[seen_in.group as usize];
         match group.last_mut() {
+            Some((thread, name)) if (*thread, *name) == (seen_in.thread, seen_in.name) => {}
             Some((thread, name)) if *thread == seen_in.thread => {
                 *name = newest(&now, shown.threads[*thread as usize], [*name, seen_in.name]);
             }

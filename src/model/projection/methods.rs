@@ -44,19 +44,26 @@ impl Method {
     }
 }
 
-/// Returns the index into the methods, by node. [`NONE`] for names of threads, which are no
-/// methods, and for entries, whose time is self time of their callers. Methods are numbered in
-/// order of first occurrence.
+/// Returns false for names of threads, which are no methods, and for entries, whose time is self
+/// time of their callers.
+fn is_of_method(nodes: &Nodes, node: u32) -> bool {
+    // Only a marker can be the name of a thread.
+    let is_thread = nodes.role(node) == Role::Marker && nodes.name(node).kind == FrameKind::Thread;
+    !is_thread && !nodes.is_entry(node)
+}
+
+/// Returns the index into the methods, by node; [`NONE`] for a node of none. Methods are numbered
+/// in order of first occurrence.
 pub(super) fn methods_of(nodes: &Nodes) -> Vec<u32> {
-    let mut method_of_row = vec![NONE; nodes.rows.iter().max().map_or(0, |row| *row as usize + 1)];
+    let mut method_of_row = vec![NONE; nodes.rows().max().map_or(0, |row| row as usize + 1)];
     let mut next = 0;
     (0..)
-        .zip(&nodes.rows)
+        .zip(nodes.rows())
         .map(|(node, row)| {
-            if nodes.name(node).kind == FrameKind::Thread || nodes.entries[node as usize] {
+            if !is_of_method(nodes, node) {
                 return NONE;
             }
-            let method = &mut method_of_row[*row as usize];
+            let method = &mut method_of_row[row as usize];
             if *method == NONE {
                 *method = next;
                 next += 1;
@@ -88,20 +95,22 @@ pub(super) fn hottest(
     seen: &[(u32, u32)],
     least_ns: u64,
 ) -> Option<Hottest> {
-    let mut methods_of = methods_of(nodes);
-    let mut own_ns: Vec<u64> = Vec::new();
-    for (method, own) in methods_of.iter().zip(&nodes.own) {
-        if *method == NONE || *own == NONE {
-            continue;
+    // By row: a method has one.
+    let mut own_ns = vec![0; nodes.rows().max().map_or(0, |row| row as usize + 1)];
+    for node in (0..nodes.len() as u32).filter(|node| nodes.has_own(*node)) {
+        if is_of_method(nodes, node) {
+            own_ns[nodes.row(node) as usize] += nodes.own_value(node, Metric::Cpu);
         }
-        own_ns.resize(own_ns.len().max(*method as usize + 1), 0);
-        own_ns[*method as usize] += nodes.owns.value(*own, Metric::Cpu);
     }
     let most = own_ns.iter().copied().max().filter(|most| *most >= least_ns.max(1))?;
-    let hottest = own_ns.iter().position(|own| *own == most)? as u32;
-    for method in &mut methods_of {
-        *method = if *method == hottest { 0 } else { NONE };
-    }
+    let is_hot = |node: &u32| own_ns[nodes.row(*node) as usize] == most;
+    let mut of_methods = (0..nodes.len() as u32).filter(|node| is_of_method(nodes, *node));
+    let hot_row = nodes.row(of_methods.find(is_hot)?);
+    let of_node = |node: u32| match nodes.row(node) == hot_row {
+        true if is_of_method(nodes, node) => 0,
+        _ => NONE,
+    };
+    let methods_of: Vec<u32> = (0..nodes.len() as u32).map(of_node).collect();
     let of_method = (0..).zip(&methods_of).filter(|(_, method)| **method == 0);
     let node = of_method.map(|(node, _)| node);
     let node = node.max_by_key(|node| nodes.totals.value(*node, Metric::Cpu))?;
@@ -121,7 +130,7 @@ fn sum_up(nodes: &Nodes, groups: &[Group], seen: &[(u32, u32)], methods_of: &[u3
                 total: Totals::default(),
                 own: Totals::default(),
                 threads: 0,
-                role: nodes.roles[node as usize],
+                role: nodes.role(node),
             });
         }
     }
@@ -130,7 +139,7 @@ fn sum_up(nodes: &Nodes, groups: &[Group], seen: &[(u32, u32)], methods_of: &[u3
     for (node, (method, recursive)) in (0..).zip(methods_of.iter().zip(&recursive)) {
         let Some(method) = methods.get_mut(*method as usize) else { continue };
         // Most nodes have no own time.
-        if nodes.own[node as usize] != NONE {
+        if nodes.has_own(node) {
             method.own.add(&nodes.own(node));
         }
         if !recursive {
@@ -147,12 +156,12 @@ fn sum_up(nodes: &Nodes, groups: &[Group], seen: &[(u32, u32)], methods_of: &[u3
 fn choose_entries(nodes: &Nodes, methods_of: &[u32], methods: &mut [Method]) {
     // By method and the entry's row: the first such entry, and the time of all.
     let mut sums: FxHashMap<(u32, u32), (u32, Totals)> = FxHashMap::default();
-    for entry in (0..nodes.rows.len()).filter(|node| nodes.entries[*node]) {
-        let caller = nodes.parents[entry];
+    for entry in (0..nodes.len() as u32).filter(|node| nodes.is_entry(*node)) {
+        let caller = nodes.parent(entry);
         let Some(method) = methods_of.get(caller as usize) else { continue };
-        let key = (*method, nodes.rows[entry]);
-        let (_, sum) = sums.entry(key).or_insert((entry as u32, Totals::default()));
-        sum.add(&nodes.totals.get(entry as u32));
+        let key = (*method, nodes.row(entry));
+        let (_, sum) = sums.entry(key).or_insert((entry, Totals::default()));
+        sum.add(&nodes.totals.get(entry));
     }
     for ((method, _), (entry, sum)) in sums {
         let Some(method) = methods.get_mut(method as usize) else { continue };
@@ -184,14 +193,14 @@ fn recursive(
             let here = &mut open[place(node)];
             recursive[node] = *here > 0;
             *here += 1;
-            at = nodes.first_child[node];
-            let mut done = node;
+            let mut done = at;
+            at = nodes.first_child(done);
             while at == NONE {
-                open[place(done)] -= 1;
-                at = nodes.next_sibling[done];
-                match nodes.parents[done] {
+                open[place(done as usize)] -= 1;
+                at = nodes.next_sibling(done);
+                match nodes.parent(done) {
                     NONE => break,
-                    parent => done = parent as usize,
+                    parent => done = parent,
                 }
             }
         }
@@ -213,7 +222,7 @@ fn count_threads(nodes: &Nodes, methods_of: &[u32], seen: &[(u32, u32)], methods
             {
                 methods[method].threads += 1;
             }
-            at = nodes.parents[at as usize];
+            at = nodes.parent(at);
         }
     }
 }

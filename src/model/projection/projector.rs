@@ -115,7 +115,7 @@ impl Projector {
             let inner =
                 part.label.inner.as_ref().map(|name| rows.thread_row(name, settings.roll_up));
             let same = members.last_mut().filter(|before| before.belongs_with(&part));
-            heads.push(tree::Head { group: part.group, joins: same.is_some(), inner });
+            heads.push(tree::Head { joins: same.is_some(), inner });
             match same {
                 Some(before) => before.join(part),
                 None => members.push(part),
@@ -124,17 +124,22 @@ impl Projector {
         // By group, and within it by stack: callers precede their callees, whatever the order of
         // facts.
         let cells = &shown.cells;
-        let order: Vec<u32> =
-            (0..).zip(cells).filter(|(_, c)| shown.is_shown(c)).map(|(at, _)| at).collect();
-        let order = fact_reader::by_counting(&order, snapshot.tables.stack_count().max(1), |at| {
-            cells[*at as usize].stack.0
-        });
-        let order = fact_reader::by_counting(&order, heads.len(), |at| {
-            rank[cells[*at as usize].group as usize]
-        });
+        let order: Vec<tree::InOrder> = (0..)
+            .zip(cells)
+            .filter(|(_, cell)| shown.is_shown(cell))
+            .map(|(at, cell)| tree::InOrder {
+                cell: at,
+                stack: cell.stack,
+                head: rank[cell.group as usize],
+            })
+            .collect();
+        let stack_count = snapshot.tables.stack_count().max(1);
+        let order = fact_reader::by_counting(&order, stack_count, |next| next.stack.0);
+        let order = fact_reader::by_counting(&order, heads.len(), |next| next.head);
         let unnamed_ns = match snapshot.health.naming {
             true => {
-                unnamed::unnamed_ns(&snapshot.tables, (cells, &shown.sums), order.iter().copied())
+                let stacks = order.iter().map(|next| (next.stack, next.cell));
+                unnamed::unnamed_ns(&snapshot.tables, &shown.sums, stacks)
             }
             false => 0,
         };

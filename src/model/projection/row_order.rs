@@ -36,26 +36,26 @@ impl Projection {
     }
 
     pub fn children(&self, node: u32) -> Siblings<'_> {
-        self.nodes.siblings(self.nodes.first_child[node as usize])
+        self.nodes.siblings(self.nodes.first_child(node))
     }
 
     pub fn has_children(&self, node: u32) -> bool {
-        self.nodes.first_child[node as usize] != NONE
+        self.nodes.first_child(node) != NONE
     }
 
     pub fn parent(&self, node: u32) -> Option<u32> {
-        Some(self.nodes.parents[node as usize]).filter(|parent| *parent != NONE)
+        Some(self.nodes.parent(node)).filter(|parent| *parent != NONE)
     }
 
     /// Returns whose code the node is.
     pub fn role(&self, node: u32) -> Role {
-        self.nodes.roles[node as usize]
+        self.nodes.role(node)
     }
 
     /// Returns whether the node stands for all that its caller, the user's function, calls
     /// elsewhere through this entry. Its time is self time of the caller too.
     pub fn is_entry(&self, node: u32) -> bool {
-        self.nodes.entries[node as usize]
+        self.nodes.is_entry(node)
     }
 
     /// Returns the node's name with any one of its lines; see [`Projection::location`].

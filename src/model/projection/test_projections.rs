@@ -62,7 +62,7 @@ pub fn projection(stacks: &[(String, Vec<Location>, Totals)]) -> Projection {
     projection.seen.sort_unstable();
     (0..nodes.len()).for_each(|_| _ = nodes.owns.push());
     for (node, totals) in own {
-        nodes.own[node as usize] = node;
+        nodes.set_own(node, node);
         nodes.owns.add(node, &totals);
     }
     nodes.add_up();

@@ -56,11 +56,19 @@ pub(super) struct Trees {
 
 /// Describes a group before its cells are added.
 pub(super) struct Head {
-    pub group: u32,
     /// This is another part of the group before it.
     pub joins: bool,
     /// The row above all of its nodes, and the location shown with it; see [`Rows::row`].
     pub inner: Option<(u32, u32)>,
+}
+
+/// A cell in the order in which trees are built.
+#[derive(Clone, Copy)]
+pub(super) struct InOrder {
+    pub cell: u32,
+    pub stack: StackId,
+    /// Index of its group's [`Head`].
+    pub head: u32,
 }
 
 /// A shown frame of one or more stacks.
@@ -96,16 +104,16 @@ pub(super) struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// Builds the trees. `order`: indexes of the shown cells, grouped in the order of `heads`;
-    /// `sums`: the time of each cell, which remain the first rows of [`Nodes::owns`].
+    /// Builds the trees. `order`: the shown cells, grouped in the order of `heads`; `sums`: the
+    /// time of each cell, which remain the first rows of [`Nodes::owns`].
     pub(super) fn build(
         self,
         (cells, sums): (&[Cell], Columns),
-        order: &[u32],
+        order: &[InOrder],
         heads: &[Head],
     ) -> Trees {
         let Builder { walker, woken, stacks, scratch } = self;
-        stacks.update(&walker, order.iter().map(|at| cells[*at as usize].stack));
+        stacks.update(&walker, order.iter().map(|next| next.stack));
         let woken_branch = stacks.outermost_branch(woken.0);
         scratch.clear(stacks);
         let mut groups: Vec<TreeGroup> = Vec::new();
@@ -114,14 +122,13 @@ impl Builder<'_> {
         attached.resize(cells.len(), NONE);
         let old = std::mem::take(&mut scratch.nodes);
         let mut nodes = Nodes::new(walker.rows.places().clone(), sums, old);
-        let mut heads = heads.iter();
-        let mut head: Option<&Head> = None;
+        let mut of_head = NONE;
         let mut above = NONE;
-        for index in order {
-            let cell = &cells[*index as usize];
-            if head.is_none_or(|head| head.group != cell.group) {
-                head = heads.find(|head| head.group == cell.group);
-                if groups.is_empty() || head.is_none_or(|head| !head.joins) {
+        for next in order {
+            let head = &heads[next.head as usize];
+            if next.head != of_head {
+                of_head = next.head;
+                if groups.is_empty() || !head.joins {
                     groups.push(TreeGroup::default());
                 }
                 scratch.next_walk(stacks);
@@ -129,14 +136,14 @@ impl Builder<'_> {
             }
             let number = groups.len() - 1;
             let group = &mut groups[number];
-            if let (NONE, Some((row, location))) = (above, head.and_then(|head| head.inner)) {
+            if let (NONE, Some((row, location))) = (above, head.inner) {
                 // No other part of the group has this row.
                 let seen = Seen { row, location, role: Role::Marker, is_entry: false };
                 above = nodes.push(NONE, seen, &mut group.first_root);
             }
             let root = &mut group.first_root;
-            let node = match stacks.attach(cell.stack) {
-                NONE if cell.kind == CellKind::Woken => {
+            let node = match stacks.attach(next.stack) {
+                NONE if cells[next.cell as usize].kind == CellKind::Woken => {
                     let (row, location) = woken;
                     let seen = Seen { row, location, role: Role::Marker, is_entry: false };
                     scratch.node(woken_branch, above, seen, &mut nodes, root)
@@ -144,17 +151,17 @@ impl Builder<'_> {
                 NONE => above,
                 entry => {
                     let visit = scratch.visit(entry, above, (&walker, stacks), &mut nodes, root);
-                    visit.wall_ns += nodes.owns.value(*index, Metric::Wall);
-                    visit.cpu_ns += nodes.owns.value(*index, Metric::Cpu);
+                    visit.wall_ns += nodes.owns.value(next.cell, Metric::Wall);
+                    visit.cpu_ns += nodes.owns.value(next.cell, Metric::Cpu);
                     visit.node
                 }
             };
             if node == NONE {
-                group.own.add(&nodes.owns.get(*index));
+                group.own.add(&nodes.owns.get(next.cell));
                 continue;
             }
-            attached[*index as usize] = node;
-            nodes.attach(node, *index);
+            attached[next.cell as usize] = node;
+            nodes.attach(node, next.cell);
         }
         nodes.add_up();
         nodes.add_entries_to_callers();

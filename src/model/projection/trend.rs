@@ -415,9 +415,9 @@ impl Owners {
                 include(&mut of_place[groups + root as usize], owner);
             }
         }
-        for (node, parent) in projection.nodes.parents.iter().enumerate() {
-            if *parent != NONE {
-                let owner = of_place[groups + *parent as usize];
+        for (node, parent) in projection.nodes.parents().enumerate() {
+            if parent != NONE {
+                let owner = of_place[groups + parent as usize];
                 include(&mut of_place[groups + node], owner);
             }
         }
@@ -436,8 +436,8 @@ impl Owners {
         let mut list: Vec<Owner> = Vec::new();
         let mut of_place = vec![NONE; groups + projection.nodes.len()];
         let methods = methods::methods_of(&projection.nodes);
-        for (node, (method, parent)) in methods.iter().zip(&projection.nodes.parents).enumerate() {
-            let above = if *parent == NONE { NONE } else { of_place[groups + *parent as usize] };
+        for (node, (method, parent)) in methods.iter().zip(projection.nodes.parents()).enumerate() {
+            let above = if parent == NONE { NONE } else { of_place[groups + parent as usize] };
             let row = row_of.get(*method as usize).copied().unwrap_or(NONE);
             of_place[groups + node] = match row != NONE && !is_within(&list, above, row) {
                 true => {

@@ -3,15 +3,15 @@
 use rustc_hash::FxHashMap;
 
 use super::columns::Columns;
-use super::fact_reader::Cell;
 use crate::model::facts::tables::{StackId, Tables};
 use crate::model::projection::settings::Metric;
 
-/// Returns the wall time of stacks with frames whose names are still read.
+/// Returns the wall time of stacks with frames whose names are still read. `shown`: stacks, and
+/// where `sums` has their time.
 pub(super) fn unnamed_ns(
     tables: &Tables,
-    (cells, sums): (&[Cell], &Columns),
-    shown: impl Iterator<Item = u32>,
+    sums: &Columns,
+    shown: impl Iterator<Item = (StackId, u32)>,
 ) -> u64 {
     let mut known: FxHashMap<StackId, bool> = FxHashMap::default();
     let mut way = Vec::new();
@@ -32,6 +32,6 @@ pub(super) fn unnamed_ns(
         known.extend(way.drain(..).map(|at| (at, unnamed)));
         unnamed
     };
-    let unnamed = shown.filter(|at| is_unnamed(cells[*at as usize].stack));
-    unnamed.map(|at| sums.value(at, Metric::Wall)).sum()
+    let unnamed = shown.filter(|(stack, _)| is_unnamed(*stack));
+    unnamed.map(|(_, at)| sums.value(at, Metric::Wall)).sum()
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use super::locks::now;
 use super::properties::{fact, world};
 use super::*;
 use crate::model::projection::settings::{Filter, Level, RollUp, SortColumn, Whose};
@@ -295,6 +296,21 @@ fn libraries_that_call_each_other_are_named_by_the_outermost_and_the_innermost()
 }
 
 #[test]
+fn a_thread_that_is_hidden_with_a_program_at_rest_is_not_said_to_wait() {
+    // The range has 100 ns: 1 ns is at rest, 2 ns are not.
+    for (ns, shown) in [(1, false), (2, true)] {
+        let mut world = World::new();
+        world.fact("w", "start_thread;mio::tick;libc.so.6!recv", State::Io, ns);
+        let (key, _) = world.facts[0];
+        let mut snapshot = world.snapshot();
+        snapshot.threads = [now(&key)].into();
+        let projection = world.project_with(&mut Projector::default(), &snapshot, &mine());
+        let expected = shown.then_some(key.thread);
+        assert_eq!((projection.now.longest_wait, projection.now.busy_count()), (expected, 1));
+    }
+}
+
+#[test]
 fn what_a_program_at_rest_does_for_itself_is_hidden_as_idle() {
     // The range has 100 ns: 2 % of one thread's time are 2 ns.
     for (own, upkeep, shown) in [
@@ -459,6 +475,44 @@ proptest! {
             prop_assert_eq!(is_entry, of_app && !matches!(shown.role(node), Role::App | Role::Marker));
         }
     }
+
+    #[test]
+    fn the_hottest_function_is_the_first_of_those_with_most_self_time(
+        facts in prop::collection::vec(fact(), 1..20),
+        same_ns in any::<bool>(),
+    ) {
+        let mut world = world(&facts);
+        // So that there are ties.
+        world.facts.iter_mut().filter(|_| same_ns).for_each(|(_, weights)| weights.cpu_ns = 10);
+        let shown = world.project(&mine());
+        let most_ns = shown.methods().iter().map(|method| method.own.cpu_ns).max().unwrap_or(0);
+        let is_hot = most_ns > 0 && most_ns * 2 >= shown.total.cpu_ns;
+        let first = shown.methods().iter().position(|m| is_hot && m.own.cpu_ns == most_ns);
+        let hottest = shown.hottest();
+        prop_assert_eq!(
+            format!("{:?}", hottest.map(|hottest| &hottest.method)),
+            format!("{:?}", first.map(|first| &shown.methods()[first]))
+        );
+        let of_nodes = shown.method_of_nodes();
+        let node = hottest.map(|hottest| of_nodes[hottest.node as usize]);
+        prop_assert_eq!(node, first.map(|first| Some(first as u32)));
+    }
+}
+
+#[test]
+fn of_equals_the_hottest_function_is_the_first_and_a_call_out_of_another_is_no_function() {
+    let mut world = World::new();
+    // The call to `power` is the first node of its row, but an entry.
+    world.fact("a", "main;libm.so.6!power", State::Io, 5);
+    world.fact("a", "main;first", State::Run, 50);
+    world.fact("b", "libm.so.6!power", State::Run, 50);
+    let projection = world.project(&mine());
+    let name = |method: &Method| method.location(Metric::Cpu).function.to_string();
+    let equals = projection.methods().iter().filter(|method| method.own.cpu_ns == 50);
+    assert_eq!(equals.map(name).collect::<Vec<_>>(), ["first", "power"]);
+    let hottest = projection.hottest().expect("half of the CPU time");
+    assert_eq!(name(&hottest.method), "first");
+    assert_eq!(&*projection.name(hottest.node).function, "first");
 }
 
 #[test]

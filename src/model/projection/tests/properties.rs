@@ -342,6 +342,25 @@ proptest! {
     }
 
     #[test]
+    fn of_the_nodes_that_only_one_thread_was_in_the_one_that_ran_most_is_told(
+        facts in prop::collection::vec(fact(), 0..30),
+        settings in settings(),
+    ) {
+        let projection = world(&facts).project(&settings);
+        // The last one was seen nowhere.
+        for thread in 0..=projection.threads.len() as u32 {
+            let is_alone = |node: &u32| {
+                let mut here = projection.seen.iter().filter(|(_, at)| at == node).peekable();
+                here.peek().is_some() && here.all(|(of, _)| *of == thread)
+            };
+            let alone = (0..projection.node_count()).filter(is_alone);
+            let timed = alone.map(|node| (node, projection.node(node, Metric::Cpu).own.cpu_ns));
+            let expected = timed.filter(|(_, ns)| *ns > 0).max_by_key(|(_, ns)| *ns);
+            prop_assert_eq!(projection.nodes.alone_in(&projection.seen, thread), expected);
+        }
+    }
+
+    #[test]
     fn sums_add_up(facts in prop::collection::vec(fact(), 0..60), settings in settings()) {
         let projection = world(&facts).project(&settings);
         let nodes: Vec<_> = (0..projection.node_count()).map(|node| projection.node(node, Metric::Wall)).collect();

@@ -455,7 +455,7 @@ fn a_projection_takes_the_memory_of_an_old_one() {
     let memory = |projection: &Projection| {
         let Projection { nodes, seen, trend, .. } = projection;
         let parts = trend.as_ref().map(|trend| trend.part_memory());
-        ((nodes.parents.as_ptr(), nodes.owns.memory(), nodes.totals.memory()), seen.as_ptr(), parts)
+        ((nodes.memory(), nodes.owns.memory(), nodes.totals.memory()), seen.as_ptr(), parts)
     };
     let (before, shown) = (memory(&first), drawn(&first, &Settings::default()));
     let spans = first.nodes.span_count();
