@@ -33,8 +33,8 @@ const WIDE: Ns = 64 * SECOND;
 pub struct Limits {
     /// All history, including the cumulative table, bytes.
     pub history_bytes: usize,
-    /// Facts per sealed bucket. Exceeded only if threads x states alone are more, and then at most
-    /// tenfold.
+    /// Facts per sealed bucket. Exceeded only if threads x states alone are half of it or more, and
+    /// then at most tenfold; see [`fold`].
     pub facts_per_bucket: usize,
     /// Facts of the cumulative table.
     pub cumulative_facts: usize,

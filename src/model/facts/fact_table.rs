@@ -1,7 +1,7 @@
 //! A table of facts that still grows: found by key, published as shared chunks. Also folds facts if
 //! there are too many.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::model::facts::chunks::Chunks;
 use crate::model::facts::fact::{Fact, FactKey, Weights, merged_thread};
@@ -90,11 +90,12 @@ impl FactTable {
 }
 
 /// Folds the smallest facts into the stack `other`, with the same thread, name and state. Stops at
-/// `limit` facts, or at one per (thread, name, state).
+/// `limit` facts, or where those are more, at one per (thread, name, state) and half of `limit`; at
+/// most at `hard`.
 ///
-/// If more than `hard` are left, merges threads by name. If still more, merges names by group
-/// (`groups`, indexed by name). If still more, keeps one fact per process and state. Sums do not
-/// change. Returns the number of facts removed.
+/// If threads, names and states alone are more than `hard`, merges threads by name before. If still
+/// more, merges names by group (`groups`, indexed by name). If still more, drops the names. Sums do
+/// not change. Returns the number of facts removed.
 pub fn fold(
     mut facts: Vec<Fact>,
     limit: usize,
@@ -103,18 +104,20 @@ pub fn fold(
     groups: &[NameId],
 ) -> (Vec<Fact>, u64) {
     let before = facts.len();
-    if before > limit {
-        facts = fold_stacks(facts, limit, other);
+    let merged = |key: FactKey| FactKey { thread: merged_thread(key.thread.pid), ..key };
+    let group = |name: NameId| groups.get(name.0 as usize).copied().unwrap_or(name);
+    let by_group = |key: FactKey| FactKey { name: group(key.name), ..key };
+    let without_names = |key: FactKey| FactKey { name: NameId::OTHER, ..key };
+    let steps: [&dyn Fn(FactKey) -> FactKey; 3] = [&merged, &by_group, &without_names];
+    for step in steps {
+        if before <= hard || holders(&facts) <= hard {
+            break;
+        }
+        facts = rename(facts, step);
     }
-    if facts.len() > hard {
-        facts = rename(facts, |key| FactKey { thread: merged_thread(key.thread.pid), ..key });
-    }
-    if facts.len() > hard {
-        let group = |name: NameId| groups.get(name.0 as usize).copied().unwrap_or(name);
-        facts = rename(facts, |key| FactKey { name: group(key.name), ..in_stack(key, other) });
-    }
-    if facts.len() > hard {
-        facts = rename(facts, |key| FactKey { name: NameId::OTHER, ..in_stack(key, other) });
+    if facts.len() > limit {
+        let most = limit.max((holders(&facts) + limit / 2).min(hard));
+        facts = fold_stacks(facts, most, other);
     }
     let folded = (before - facts.len()) as u64;
     (facts, folded)
@@ -165,6 +168,11 @@ type Holder = (ThreadKey, NameId, RawState);
 
 fn holder(key: &FactKey) -> Holder {
     (key.thread, key.name, key.state)
+}
+
+/// Returns the number of different holders.
+fn holders(facts: &[Fact]) -> usize {
+    facts.iter().map(|(key, _)| holder(key)).collect::<FxHashSet<Holder>>().len()
 }
 
 fn fold_stacks(mut facts: Vec<Fact>, limit: usize, other: StackId) -> Vec<Fact> {
@@ -266,6 +274,37 @@ mod tests {
         assert_eq!((merged[0].0.thread, merged[0].0.stack), (merged_thread(1), StackId(10)));
         let (merged, _) = fold(facts, 10, 49, OTHER, &[]);
         assert_eq!((merged.len(), merged[0].1.wall_ns, merged[0].0.name), (1, 150, NameId::OTHER));
+    }
+
+    #[test]
+    fn too_many_threads_keep_the_heaviest_stacks_of_all() {
+        // Each thread runs in a stack that all have, and in one of its own.
+        let facts: Vec<Fact> =
+            (0..50).flat_map(|tid| [fact(tid, 10, 30), fact(tid, 100 + tid, tid.into())]).collect();
+        let groups: Vec<NameId> = (0..50).map(|tid| NameId(tid % 2)).collect();
+        let (kept, folded) = fold(facts, 8, 49, OTHER, &groups);
+        let kept = sorted(kept).into_iter().map(|(key, weights)| {
+            assert_eq!(key.thread, merged_thread(1));
+            (key.name.0, key.stack.0, weights.wall_ns)
+        });
+        let kept: Vec<_> = kept.collect();
+        let of_even = [(0, OTHER.0, (0..46).step_by(2).sum()), (0, 10, 750), (0, 146, 46)];
+        let of_odd = [(1, OTHER.0, (1..46).step_by(2).sum()), (1, 10, 750), (1, 147, 47)];
+        let expected = [&of_even[..], &[(0, 148, 48)], &of_odd, &[(1, 149, 49)]].concat();
+        assert_eq!((kept, folded), (expected, 100 - 8));
+    }
+
+    #[test]
+    fn more_threads_than_facts_leave_room_for_the_heaviest_stacks() {
+        let mut facts: Vec<Fact> =
+            (1..=30).flat_map(|tid| [fact(tid, 10, 1), fact(tid, 11, 2)]).collect();
+        facts.extend((0..10).map(|stack| fact(0, 20 + stack, u64::from(100 + stack))));
+        let (kept, folded) = fold(facts, 10, 60, OTHER, &[]);
+        // One for each thread, and half of the limit.
+        assert_eq!((kept.len(), folded), (31 + 5, 34));
+        let busy = sorted(kept).into_iter().filter(|(key, _)| key.name == NameId(0));
+        let stacks: Vec<u32> = busy.map(|(key, _)| key.stack.0).collect();
+        assert_eq!(stacks, [OTHER.0, 25, 26, 27, 28, 29]);
     }
 
     #[test]
