@@ -29,7 +29,7 @@ pub(super) struct BusyTime {
     pub memory: MemoryTime,
     /// Of stacks that moved while they were read.
     pub torn_ns: u64,
-    /// In which threads were not observed; not in `total`.
+    /// In which threads were not observed, whatever they did; not in `total`.
     pub unobserved_ns: u64,
     /// By number of an exit: index in `sums`, or [`NONE`].
     sum_of_exit: Vec<u32>,
@@ -51,7 +51,7 @@ pub(super) struct Sum {
 }
 
 impl BusyTime {
-    /// Adds a fact that is shown and is not a wait for work.
+    /// Adds a fact that is shown, was observed and is not a wait for work.
     pub(super) fn add(
         &mut self,
         stack: StackId,
@@ -62,13 +62,8 @@ impl BusyTime {
         is_locked: bool,
     ) {
         let ns = weights.wall_ns;
-        match path.gap {
-            Gap::None => {}
-            Gap::Torn => self.torn_ns += ns,
-            Gap::NotObserved => {
-                self.unobserved_ns += ns;
-                return;
-            }
+        if path.gap == Gap::Torn {
+            self.torn_ns += ns;
         }
         self.total.wall_ns += ns;
         self.total.cpu_ns += weights.cpu_ns;

@@ -70,7 +70,8 @@ pub struct Busy {
     pub memory: MemoryTime,
     /// Of stacks that moved while they were read.
     pub torn_ns: u64,
-    /// Shown time in which threads were not observed; not in `total`.
+    /// In which threads that pass the filters were not observed; not in `total`. Their waits are
+    /// hidden as idle.
     pub unobserved_ns: u64,
 }
 

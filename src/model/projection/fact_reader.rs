@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::busy_time::BusyTime;
 use super::columns::{Columns, NONE};
-use super::filter::{Path, Verdicts};
+use super::filter::{Gap, Path, Verdicts};
 use super::group::{Groups, thread_label};
 use super::locks::{Waited, is_held_lock};
 use super::rows::Rows;
@@ -397,7 +397,9 @@ impl<'a> Reader<'a> {
         if kind != CellKind::Idle {
             self.waited.add(key, at, weights);
         }
-        if !is_idle {
+        if path.gap == Gap::NotObserved {
+            self.busy.unobserved_ns += weights.wall_ns;
+        } else if !is_idle {
             let of_stack = (verdicts.of_stack(stack), verdicts.exits());
             let blocker = tables.blocker(key.blocker);
             let is_locked = blocker.is_some_and(is_held_lock);

@@ -102,9 +102,11 @@ pub(super) struct Path {
 }
 
 impl Path {
-    /// Returns whether a thread of this kind with this stack waits for work in this state.
+    /// Returns whether a thread of this kind with this stack waits for work in this state. A wait
+    /// that was not observed counts as one, too: most are.
     pub(super) fn is_idle(&self, kind: ThreadKind, state: State) -> bool {
-        self.wait.is_idle(kind, state) || self.base.is_idle(state)
+        let is_unknown = self.gap == Gap::NotObserved && state == State::Wait;
+        is_unknown || self.wait.is_idle(kind, state) || self.base.is_idle(state)
     }
 
     /// Returns whether a thread with this stack that can run waited for work before, so that only a

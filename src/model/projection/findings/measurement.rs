@@ -2,7 +2,7 @@
 
 use super::{About, Evidence, Finding, Kind};
 use crate::model::facts::snapshot::{Health, Snapshot};
-use crate::model::projection::{Busy, Projection};
+use crate::model::projection::Projection;
 use crate::model::vocabulary::frame::Ns;
 
 /// Names that are still read matter while stacks with this share of the time lack some.
@@ -12,7 +12,8 @@ const GRAVE: f64 = 20.0;
 
 /// Returns why figures may be wrong, and whether that matters more than what they say. Where
 /// threads wait for microseconds many stacks are torn, and have no time.
-pub(super) fn harm(health: &Health, busy: &Busy) -> Option<(String, bool)> {
+pub(super) fn harm(health: &Health, projection: &Projection) -> Option<(String, bool)> {
+    let Projection { busy, total, hidden, .. } = projection;
     let losses = &health.losses;
     let percent = |part: u64, whole: u64| match whole {
         0 => 0.0,
@@ -22,7 +23,7 @@ pub(super) fn harm(health: &Health, busy: &Busy) -> Option<(String, bool)> {
     let lost = percent(losses.dropped, all);
     let failed = percent(losses.unwind_failed, losses.samples);
     let truncated = percent(losses.truncated, losses.samples);
-    let unobserved = percent(busy.unobserved_ns, busy.total.wall_ns + busy.unobserved_ns);
+    let unobserved = percent(busy.unobserved_ns, total.wall_ns + hidden.idle.wall_ns);
     let torn = percent(busy.torn_ns, busy.total.wall_ns);
     if lost > 1.0 {
         Some((format!("{lost:.0} % of the samples are lost"), lost > GRAVE))

@@ -204,7 +204,7 @@ pub fn findings(
     }
     let evidence = Evidence { snapshot, projection, answer, wording };
     let mut found: Vec<Finding> = evidence.deadlock().into_iter().collect();
-    let harm = measurement::harm(&snapshot.health, &projection.busy);
+    let harm = measurement::harm(&snapshot.health, projection);
     if let Some((text, true)) = &harm {
         found.push(Finding::harm(text.clone()));
     }

@@ -330,16 +330,30 @@ fn page_faults_are_told_from_a_fifth_of_the_busy_time_on() {
 fn time_that_was_not_observed_is_no_cause() {
     let waits_in_recv = "http-1 waits in recv: 100 % of busy time, up to 100 ms, \
                          in serve > price > ask > recv";
-    for (unobserved, expected) in [
-        (900, vec!["90 % of the time was not observed", waits_in_recv]),
-        (6, vec![waits_in_recv, "6 % of the time was not observed"]),
-        (5, vec![waits_in_recv]),
+    for (unobserved, idle, expected) in [
+        (900, 0, vec!["90 % of the time was not observed", waits_in_recv]),
+        (900, 14_000, vec![waits_in_recv, "6 % of the time was not observed"]),
+        (6, 0, vec![waits_in_recv, "6 % of the time was not observed"]),
+        (6, 15, vec![waits_in_recv]),
     ] {
         let mut world = World::new();
         waits(&mut world, "http-1", READS, State::Io, 100);
         world.fact("http-2", "[not observed]", State::Wait, unobserved * MS);
-        assert_eq!(says(&mut world), expected, "{unobserved}");
+        world.fact("http-3", "main;epoll_wait", State::Poll, idle * MS);
+        assert_eq!(says(&mut world), expected, "{unobserved} {idle}");
     }
+}
+
+#[test]
+fn a_wait_that_was_not_observed_is_hidden_as_idle_and_a_run_is_not() {
+    let mut world = World::new();
+    for (state, ms) in [(State::Run, 3), (State::Rdy, 2), (State::Wait, 900)] {
+        world.fact("w", "[not observed]", state, ms * MS);
+    }
+    let shown = world.project(&mine());
+    assert_eq!((shown.total.wall_ns, shown.hidden.idle.wall_ns), (5 * MS, 900 * MS));
+    let all = world.project(&Settings { idle: true, ..mine() });
+    assert_eq!((all.total.wall_ns, all.hidden.idle.wall_ns), (905 * MS, 0));
 }
 
 #[test]
