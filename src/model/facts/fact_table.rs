@@ -104,19 +104,24 @@ pub fn fold(
     groups: &[NameId],
 ) -> (Vec<Fact>, u64) {
     let before = facts.len();
+    if before <= limit {
+        return (facts, 0);
+    }
     let merged = |key: FactKey| FactKey { thread: merged_thread(key.thread.pid), ..key };
     let group = |name: NameId| groups.get(name.0 as usize).copied().unwrap_or(name);
     let by_group = |key: FactKey| FactKey { name: group(key.name), ..key };
     let without_names = |key: FactKey| FactKey { name: NameId::OTHER, ..key };
     let steps: [&dyn Fn(FactKey) -> FactKey; 3] = [&merged, &by_group, &without_names];
+    let mut held = holders(&facts);
     for step in steps {
-        if before <= hard || holders(&facts) <= hard {
+        if held <= hard {
             break;
         }
         facts = rename(facts, step);
+        held = holders(&facts);
     }
-    if facts.len() > limit {
-        let most = limit.max((holders(&facts) + limit / 2).min(hard));
+    let most = limit.max((held + limit / 2).min(hard));
+    if facts.len() > most {
         facts = fold_stacks(facts, most, other);
     }
     let folded = (before - facts.len()) as u64;

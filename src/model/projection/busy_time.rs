@@ -29,8 +29,6 @@ pub(super) struct BusyTime {
     pub memory: MemoryTime,
     /// Of stacks that moved while they were read.
     pub torn_ns: u64,
-    /// In which threads were not observed, whatever they did; not in `total`.
-    pub unobserved_ns: u64,
     /// By number of an exit: index in `sums`, or [`NONE`].
     sum_of_exit: Vec<u32>,
     pub sums: Vec<Sum>,

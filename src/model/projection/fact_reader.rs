@@ -142,6 +142,8 @@ pub(super) struct Shown {
     pub hidden: Hidden,
     pub only_idle: bool,
     pub collectors_cpu_ns: u64,
+    /// See [`super::Projection::unobserved_ns`].
+    pub unobserved_ns: u64,
     /// The shown thread of the program, not of a runtime, with most CPU time.
     pub busiest: Option<BusiestThread>,
     /// Waits whose blockers are known, of the threads that are shown.
@@ -189,6 +191,8 @@ pub(super) struct Reader<'a> {
     left: bool,
     /// CPU time of threads that collect garbage, whatever the filters.
     collectors_cpu_ns: u64,
+    /// Time that was not observed, ns, of threads that pass the filters.
+    unobserved_ns: u64,
     waited: Waited,
     busy: BusyTime,
     trend: Option<Trend>,
@@ -244,6 +248,7 @@ impl<'a> Reader<'a> {
             hidden: Hidden::default(),
             left: false,
             collectors_cpu_ns: 0,
+            unobserved_ns: 0,
             waited: Waited::default(),
             busy: BusyTime::default(),
             trend: None,
@@ -284,8 +289,7 @@ impl<'a> Reader<'a> {
                 cpu_ns: *cpu_ns,
             },
         );
-        let Reader { scratch, threads, mut hidden, collectors_cpu_ns, waited, busy, trend, .. } =
-            self;
+        let Reader { scratch, threads, mut hidden, waited, busy, trend, .. } = self;
         hidden.settle_off();
         let cells = std::mem::take(&mut scratch.cells);
         let sums = std::mem::take(&mut scratch.sums);
@@ -302,7 +306,8 @@ impl<'a> Reader<'a> {
             threads,
             hidden,
             only_idle,
-            collectors_cpu_ns,
+            collectors_cpu_ns: self.collectors_cpu_ns,
+            unobserved_ns: self.unobserved_ns,
             busiest,
             waited,
             busy,
@@ -398,7 +403,7 @@ impl<'a> Reader<'a> {
             self.waited.add(key, at, weights);
         }
         if path.gap == Gap::NotObserved {
-            self.busy.unobserved_ns += weights.wall_ns;
+            self.unobserved_ns += weights.wall_ns;
         } else if !is_idle {
             let of_stack = (verdicts.of_stack(stack), verdicts.exits());
             let blocker = tables.blocker(key.blocker);

@@ -205,6 +205,9 @@ pub struct Projection {
     pub busiest: Option<Busiest>,
     /// Wall time of shown stacks with frames whose names are still read.
     unnamed_ns: u64,
+    /// Wall time in which threads that pass the filters were not observed. Waits in it are hidden
+    /// as idle.
+    unobserved_ns: u64,
     /// What shown threads waited for, where that is known; most waited time first.
     pub locks: Vec<Lock>,
     locks_of_nodes: locks::LocksOfNodes,
@@ -240,6 +243,7 @@ impl Projection {
             busy: Busy::default(),
             busiest: None,
             unnamed_ns: 0,
+            unobserved_ns: 0,
             locks: Vec::new(),
             locks_of_nodes: locks::LocksOfNodes::default(),
             deadlocks: Vec::new(),

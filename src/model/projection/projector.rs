@@ -217,6 +217,7 @@ impl Projector {
             busy,
             busiest,
             unnamed_ns,
+            unobserved_ns: shown.unobserved_ns,
             locks,
             locks_of_nodes,
             deadlocks,

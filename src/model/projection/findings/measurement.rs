@@ -23,7 +23,7 @@ pub(super) fn harm(health: &Health, projection: &Projection) -> Option<(String, 
     let lost = percent(losses.dropped, all);
     let failed = percent(losses.unwind_failed, losses.samples);
     let truncated = percent(losses.truncated, losses.samples);
-    let unobserved = percent(busy.unobserved_ns, total.wall_ns + hidden.idle.wall_ns);
+    let unobserved = percent(projection.unobserved_ns, total.wall_ns + hidden.idle.wall_ns);
     let torn = percent(busy.torn_ns, busy.total.wall_ns);
     if lost > 1.0 {
         Some((format!("{lost:.0} % of the samples are lost"), lost > GRAVE))

@@ -357,6 +357,15 @@ fn a_wait_that_was_not_observed_is_hidden_as_idle_and_a_run_is_not() {
 }
 
 #[test]
+fn what_was_not_observed_is_told_of_a_program_at_rest_too() {
+    let mut world = World::new();
+    world.fact("w-1", "start_thread;loop;epoll_wait", State::Poll, 100);
+    world.fact("w-1", "[not observed]", State::Wait, 300);
+    world.fact("w-2", "start_thread;mio::tick", State::Run, 1);
+    assert_eq!(says(&mut world), ["75 % of the time was not observed"]);
+}
+
+#[test]
 fn torn_stacks_do_harm_where_they_have_time() {
     for (torn, said) in [(6, true), (5, false)] {
         let mut world = World::new();
