@@ -206,7 +206,7 @@ fn more_running_threads_than_descriptors_are_named() {
 #[test]
 fn helper_runs_short_of_descriptors() {
     let Some(program) = program() else { return };
-    let mut target = Running::start(&program, &["work", "300"]);
+    let mut target = Running::start(&program, &["work", "300", "200"]);
     limit(Resource::Memlock, 64 << 10);
     limit(Resource::Nofile, 100);
     let (sampler, mut reader) = start(&target, CaptureChoice::Auto, 5);

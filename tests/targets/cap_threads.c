@@ -1,7 +1,8 @@
 // `park N`: N threads parked in a read, and two that spin, which tell their CPU time on request.
 // `wake N`: N threads parked, each in a read of its own; the one whose number is sent burns 30 ms, tells its CPU time and
 // waits again.
-// `work N`: N threads that burn 0.2 ms and sleep 50 ms, again and again; after a line they end their work, and two spin.
+// `work N US`: N threads that burn US microseconds and sleep 50 ms, again and again; after a line they end their work, and two
+// spin.
 // `grow N`: N threads parked in reads; after a line one more, which ends after another line, and so on. `grow N spin`: and one
 // that spins.
 // `churn`: threads that live, and work, 20 ms, one after the other, beside one that stays; after a line no more, and how many
@@ -85,6 +86,7 @@ static void *park_once(void *arg) {
 }
 
 static volatile int resting;
+static long burn_ns;
 
 static void *work(void *arg) {
     char name[16];
@@ -96,7 +98,7 @@ static void *work(void *arg) {
         do {
             for (int i = 0; i < 1000; i++) sink++;
             clock_gettime(CLOCK_MONOTONIC, &now);
-        } while ((now.tv_sec - begin.tv_sec) * 1000000000ll + now.tv_nsec - begin.tv_nsec < 200000);
+        } while ((now.tv_sec - begin.tv_sec) * 1000000000ll + now.tv_nsec - begin.tv_nsec < burn_ns);
         usleep(50000);
     }
     pause();
@@ -144,6 +146,7 @@ int main(int argc, char **argv) {
             if (write(bells[atol(line)][1], line, 1) != 1) return 4;
         }
     } else if (!strcmp(argv[1], "work")) {
+        burn_ns = atol(argv[3]) * 1000;
         for (long i = 0; i < atol(argv[2]); i++) start(work, i);
         puts("ready");
         fflush(stdout);
