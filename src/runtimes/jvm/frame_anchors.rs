@@ -24,8 +24,8 @@ const PENDING: (&str, &str) = ("JavaThread", "_current_pending_monitor");
 pub const MONITOR: &str = "monitor enter";
 /// Minimum time between two reads of all threads' stack bounds: reading them takes time.
 const STACKS_AGAIN: Duration = Duration::from_millis(100);
-/// Time for which a stack pointer outside of all Java stacks is not searched for again. The virtual
-/// machine's own threads wake up often, and wait in one place.
+/// The same for a stack pointer that was outside of all Java stacks before. The virtual machine's
+/// own threads wake up often, and each waits in one place.
 const MISSED_AGAIN: Duration = Duration::from_secs(1);
 
 /// Offsets at which the anchors are found.
@@ -77,8 +77,8 @@ pub struct Anchors {
     pub places: Option<Places>,
     /// Base and size, by thread address.
     stacks: FxHashMap<u64, (u64, u64)>,
-    /// Stack pointers outside of all Java stacks, and when that was read.
-    not_java: FxHashMap<u64, Instant>,
+    /// Stack pointers that were outside of all Java stacks.
+    not_java: FxHashSet<u64>,
     /// When all stack bounds were last read.
     pub(super) stacks_read: Option<Instant>,
     /// The call wrapper of the outermost entry into Java that was walked so far.
@@ -189,27 +189,25 @@ impl<M: ReadMemory> Jvm<M> {
     }
 
     /// Returns the Java thread whose stack contains `sp`, as last read. The bounds of all stacks
-    /// are read again at most every [`STACKS_AGAIN`].
+    /// are read again at most every [`STACKS_AGAIN`], and for one that they did not contain before
+    /// every [`MISSED_AGAIN`].
     pub fn thread_on_stack(&mut self, sp: u64) -> Option<u64> {
         let places = self.anchors.places?;
         if let Some(thread) = self.on_known_stack(sp) {
             return Some(thread);
         }
         let anchors = &mut self.anchors;
-        if anchors.stacks_read.is_some_and(|at| at.elapsed() < STACKS_AGAIN)
-            || anchors.not_java.get(&sp).is_some_and(|at| at.elapsed() < MISSED_AGAIN)
-        {
+        let pause = if anchors.not_java.contains(&sp) { MISSED_AGAIN } else { STACKS_AGAIN };
+        if anchors.stacks_read.is_some_and(|at| at.elapsed() < pause) {
             return None;
         }
-        let now = Instant::now();
-        anchors.stacks_read = Some(now);
         let found = self.thread_with(sp, places);
         if found.is_none() {
             let not_java = &mut self.anchors.not_java;
             if not_java.len() >= KNOWN_MAX {
                 not_java.clear();
             }
-            not_java.insert(sp, now);
+            not_java.insert(sp);
         }
         found
     }
@@ -245,6 +243,7 @@ impl<M: ReadMemory> Jvm<M> {
         {
             return Some(thread);
         }
+        self.anchors.stacks_read = Some(Instant::now());
         self.anchors.stacks = self.stacks_of(&threads, places).into_iter().collect();
         self.on_known_stack(sp)
     }

@@ -18,9 +18,12 @@ const NAMES_AT_ONCE: usize = 1_000;
 /// Maximum numbers read in one call.
 const WORDS_AT_ONCE: usize = 512;
 
-/// Each call reads one of this number of parts of the names again, even where nothing shows that
-/// they have changed.
+/// Each call asks one of this number of parts of the threads for the string that holds the name,
+/// even where nothing shows that they have another.
 const TURNS: usize = 16;
+/// Turns until a name is read again although its string is at the same address: strings do not
+/// change, but a collector may have put another one there.
+const TEXT_TURNS: usize = 4;
 
 pub const THREAD: &str = "java/lang/Thread";
 const NAME: Declared = (THREAD, "name");
@@ -93,11 +96,12 @@ impl<M: ReadMemory> Jvm<M> {
         let threads = self.thread_pointers();
         self.retain_threads(&threads);
         let turns = threads.len().div_ceil(NAMES_AT_ONCE).max(TURNS);
-        self.names_part = (self.names_part + 1) % turns;
+        self.names_part = (self.names_part + 1) % (turns * TEXT_TURNS);
+        let (part, text_part) = (self.names_part % turns, self.names_part);
         let unmoved = |number: usize, thread: &u64| {
             let known = before
                 .get(thread)
-                .filter(|known| !known.daemon_unknown && number % turns != self.names_part)?;
+                .filter(|known| !known.daemon_unknown && number % turns != part)?;
             moved.is_some_and(|moved| !moved.contains(&known.tid)).then_some((*thread, *known))
         };
         let mut to_read = Vec::new();
@@ -114,7 +118,7 @@ impl<M: ReadMemory> Jvm<M> {
         {
             let Some(tid) = tid else { continue };
             let known = before.get(&thread).filter(|known| known.tid == tid);
-            let turn = number % turns == self.names_part;
+            let turn = number % (turns * TEXT_TURNS) == text_part;
             let mut found = known
                 .filter(|known| !turn && !known.daemon_unknown && string == Some(known.string))
                 .copied();
@@ -265,7 +269,51 @@ impl<M: ReadMemory> Jvm<M> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+    use crate::runtimes::jvm::blockers::tests::{OBJECT, THREAD_CLASS, WAITER};
+    use crate::runtimes::jvm::blockers::tests::{class, jvm_with, world};
     use crate::runtimes::jvm::tests::cache_validity::{World, jvm_of, layout_17};
+
+    const STRING_CLASS: u64 = 0x6_0000;
+    const NAME_AT: u64 = 40;
+
+    /// Puts a string there, as [`crate::runtimes::jvm::heap_objects::Objects::made_up`] expects it.
+    fn string(world: &World, at: u64, text: &str) {
+        world.word(at + 8, STRING_CLASS);
+        world.word(at + 16, at + 0x100);
+        world.put(at + 0x110, &(text.len() as u32).to_le_bytes());
+        world.put(at + 0x118, text.as_bytes());
+    }
+
+    #[test]
+    fn another_string_names_a_thread_in_its_turn_and_another_text_in_a_later_one() {
+        let layout = layout_17();
+        let world = world(&layout);
+        let fields = [("name", NAME_AT), ("daemon", 48)];
+        class(&world, &layout, THREAD_CLASS, "java/lang/Thread", 0, &fields);
+        let fields = [("value", 16), ("coder", 24)];
+        class(&world, &layout, STRING_CLASS, "java/lang/String", 0, &fields);
+        let strings = [0x7_0000, 0x7_1000, 0x7_2000];
+        strings.iter().for_each(|at| string(&world, *at, &format!("{at:x}")));
+        let mut jvm = jvm_with(&world, &layout);
+        // How often the name is another one while `change` precedes each call, in a whole round.
+        let mut changes = |moved: &[u32], change: &dyn Fn(usize)| {
+            let moved = moved.iter().copied().collect();
+            let mut names = (0..=TURNS * TEXT_TURNS).map(|call| {
+                change(call);
+                let names = jvm.java_threads(Some(&moved));
+                names.into_iter().find(|(tid, _)| *tid == 71).expect("it has a name").1
+            });
+            let mut before = names.next().expect("a call");
+            names.filter(|name| std::mem::replace(&mut before, *name) != *name).count()
+        };
+        let replace = |call: usize| world.word(WAITER + OBJECT + NAME_AT, strings[call % 3]);
+        let rewrite = |call: usize| string(&world, strings[0], &format!("{call:05}"));
+        assert_eq!(changes(&[71], &replace), TURNS * TEXT_TURNS, "it runs");
+        assert_eq!(changes(&[], &replace), TEXT_TURNS);
+        replace(0);
+        assert_eq!((changes(&[71], &rewrite), changes(&[], &rewrite)), (1, 1));
+    }
 
     #[test]
     fn one_place_that_cannot_be_read_does_not_hide_the_others() {

@@ -22,7 +22,7 @@ mod park;
 mod places;
 mod proof;
 #[cfg(test)]
-mod tests;
+pub mod tests;
 mod waiter;
 
 use rustc_hash::FxHashMap;

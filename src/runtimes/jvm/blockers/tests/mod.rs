@@ -7,6 +7,7 @@ mod monitors;
 mod moving;
 
 use std::cell::Cell;
+use std::time::{Duration, Instant};
 
 use super::*;
 use crate::runtimes::jvm::frame_anchors::{Anchors, Places as AnchorPlaces};
@@ -38,12 +39,12 @@ const WAITING: u64 = 792;
 const MONITOR_OWNER: u64 = 64;
 
 /// Threads; each has its stack, its handle, its object and its native thread at distances from it.
-const WAITER: u64 = 0x1_0000;
+pub const WAITER: u64 = 0x1_0000;
 const OTHER: u64 = 0x1_8000;
 const STACK_BASE: u64 = 0x7000;
 const STACK_SIZE: u64 = 0x1000;
 const HANDLE: u64 = 0x2000;
-const OBJECT: u64 = 0x2100;
+pub const OBJECT: u64 = 0x2100;
 const OS_THREAD: u64 = 0x2800;
 const SP: u64 = WAITER + STACK_BASE - 0x800;
 
@@ -52,7 +53,7 @@ const MONITOR: u64 = 0x3_1000;
 const MONITOR_HANDLE: u64 = 0x3_1800;
 const LOCK: u64 = 0x3_2000;
 
-const THREAD_CLASS: u64 = 0x4_0000;
+pub const THREAD_CLASS: u64 = 0x4_0000;
 const LOCK_CLASS: u64 = 0x4_2000;
 const SYNC_CLASS: u64 = 0x4_4000;
 const OWNABLE_CLASS: u64 = 0x4_6000;
@@ -65,7 +66,14 @@ const LOCK_OWNER_AT: u64 = 16;
 const LOCK_STATE_AT: u64 = 24;
 
 /// Puts a class with these fields there, as [`Objects::made_up`] expects it.
-fn class(world: &World, layout: &Layout, at: u64, name: &str, above: u64, fields: &[(&str, u64)]) {
+pub fn class(
+    world: &World,
+    layout: &Layout,
+    at: u64,
+    name: &str,
+    above: u64,
+    fields: &[(&str, u64)],
+) {
     let (pool, array, symbols) = (at + 0x400, at + 0x800, at + 0x1000);
     world.word(at + 0x10, array);
     world.put(at + 0x18, &(fields.len() as u16).to_le_bytes());
@@ -84,7 +92,7 @@ fn class(world: &World, layout: &Layout, at: u64, name: &str, above: u64, fields
 
 /// Builds two threads of class `java.lang.Thread`, a monitor of a lock object, and the lock's
 /// class.
-fn world(layout: &Layout) -> World {
+pub fn world(layout: &Layout) -> World {
     let world = World::new();
     let l = &layout.threads;
     let fields = [("eetop", EETOP_AT), ("parkBlocker", PARKED_ON_AT), ("threadStatus", STATUS_AT)];
@@ -112,7 +120,7 @@ fn world(layout: &Layout) -> World {
     world
 }
 
-fn jvm_with<M: ReadMemory>(memory: M, layout: &Layout) -> Jvm<M> {
+pub fn jvm_with<M: ReadMemory>(memory: M, layout: &Layout) -> Jvm<M> {
     let text = [include_str!("../../tests/fields_17.txt"), FIELDS].concat();
     let structs = Structs::of_text(&text)
         .with_constant("frame::entry_frame_call_wrapper_offset", -6)
@@ -199,16 +207,23 @@ fn a_stack_that_is_not_javas_is_not_searched_for_again() {
     let world = world(&layout);
     let calls = Calls(&world, Cell::new(0));
     let mut jvm = jvm_with(&calls, &layout);
-    let mut search = |sp: u64| {
-        // As if the stacks were read long ago.
-        jvm.anchors.stacks_read = None;
+    let mut search = |sp: u64, since_read: u64| {
+        // As if the stacks were read that long ago, ms.
+        jvm.anchors.stacks_read = Instant::now().checked_sub(Duration::from_millis(since_read));
         let before = calls.1.get();
         assert_eq!(jvm.blocker_on_stack(sp), None);
         calls.1.get() - before
     };
-    assert!(search(0x5_0000) > 0);
-    assert_eq!(search(0x5_0000), 0);
-    assert!(search(0x5_0008) > 0, "another thread");
+    let (one, other) = (0x5_0000, 0x5_0008);
+    assert!(search(one, 500) > 0);
+    assert_eq!(search(one, 500), 0);
+    assert!(search(other, 500) > 0, "another thread");
+    assert_eq!((search(one, 500), search(other, 500)), (0, 0));
+    assert!(search(one, 1_500) > 0, "a Java thread may have its stack now");
+    // What was read for one thread says the same of all others.
+    let before = calls.1.get();
+    assert_eq!((jvm.blocker_on_stack(one), jvm.blocker_on_stack(other)), (None, None));
+    assert_eq!(calls.1.get(), before);
 }
 
 #[test]
