@@ -215,7 +215,7 @@ fn the_process_clock_minus_what_was_counted_is_threads_gone() {
     // 30 ms more by the process's clock: 4 of t1, 26 of threads that started and exited unobserved.
     feed.tick_with(1_000, Some(5_030));
     feed.ticks(1_000, 1_020);
-    let gone = "(exited) [exited threads, not sampled] run wall=0 cpu=26 hits=0/0".to_string();
+    let gone = "(exited) [exited threads, not sampled] run wall=26 cpu=26 hits=0/0".to_string();
     assert_eq!(feed.rows()[0], gone);
     feed.tick_with(2_000, Some(5_030));
     feed.ticks(2_000, 2_020);
@@ -236,7 +236,7 @@ fn a_thread_lives_from_its_first_look_on() {
     assert_eq!(
         feed.rows(),
         [
-            "(exited) [exited threads, not sampled] run wall=0 cpu=3 hits=0/0",
+            "(exited) [exited threads, not sampled] run wall=3 cpu=3 hits=0/0",
             "t1 10 poll wall=1020 cpu=0 hits=1/0 longest=1020@10"
         ]
     );
@@ -274,7 +274,10 @@ fn nothing_is_taken_for_gone_until_dropped_observations_were_sent_again() {
     assert!(!feed.rows().iter().any(|row| row.contains("(exited)")), "{:?}", feed.rows());
     feed.blocked(1_040, 1, EPOLL, 10, counters(30, 0, 3));
     feed.tick(1_040);
-    assert_eq!(feed.rows()[0], "(exited) [exited threads, not sampled] run wall=0 cpu=10 hits=0/0");
+    assert_eq!(
+        feed.rows()[0],
+        "(exited) [exited threads, not sampled] run wall=10 cpu=10 hits=0/0"
+    );
 }
 
 #[test]
@@ -286,7 +289,10 @@ fn what_was_taken_for_gone_is_taken_back() {
     feed.ticks(0, 990);
     feed.tick_with(1_000, Some(40));
     feed.ticks(1_000, 1_100);
-    assert_eq!(feed.rows()[0], "(exited) [exited threads, not sampled] run wall=0 cpu=40 hits=0/0");
+    assert_eq!(
+        feed.rows()[0],
+        "(exited) [exited threads, not sampled] run wall=40 cpu=40 hits=0/0"
+    );
     feed.on_cpu(1_105, 1, 20);
     feed.blocked(1_110, 1, EPOLL, 10, counters(45, 0, 3));
     feed.ticks(1_100, 1_990);

@@ -390,7 +390,7 @@ fn a_process_that_ends() {
     assert_eq!(
         rows(&view),
         [
-            "(exited) [exited threads, not sampled] run wall=0 cpu=8 hits=0/0",
+            "(exited) [exited threads, not sampled] run wall=8 cpu=8 hits=0/0",
             "t1 10 io wall=104 cpu=0 hits=1/0 longest=104@0"
         ]
     );

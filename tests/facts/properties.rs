@@ -29,14 +29,25 @@ fn record_by(run: &Run, limits: Limits, kernel_visible: bool) -> View {
     recorder.view()
 }
 
+/// The name of threads that were never observed.
+const UNOBSERVED: &str = "(exited)";
+
 fn wall_by_thread(sums: &Sums) -> BTreeMap<ThreadKey, Ns> {
     let mut walls = BTreeMap::new();
-    for ((thread, ..), weights) in sums {
-        *walls.entry(*thread).or_default() += weights.wall_ns;
+    for ((thread, name, ..), weights) in sums {
+        // Of threads that were never observed only CPU time is known.
+        match name.as_str() {
+            UNOBSERVED => assert_eq!(weights.wall_ns, weights.cpu_ns),
+            _ => *walls.entry(*thread).or_default() += weights.wall_ns,
+        }
     }
-    // CPU time of threads that were never observed has no wall time.
     walls.retain(|thread, wall| thread.tid != 0 || *wall != 0);
     walls
+}
+
+/// Returns the time of threads that were never observed.
+fn unobserved(sums: &Sums) -> Ns {
+    sums.iter().filter(|((_, name, ..), _)| name == UNOBSERVED).map(|(_, w)| w.wall_ns).sum()
 }
 
 fn observed_lives(run: &Run) -> BTreeMap<ThreadKey, Ns> {
@@ -204,7 +215,8 @@ proptest! {
         let run = world.run(false);
         let limits = Limits { facts_per_bucket: per_bucket, cumulative_facts: kept, ..Limits::default() };
         let view = record(&run, limits);
-        let lived: Ns = observed_lives(&run).values().sum();
+        let whole = all(&record(&run, Limits::default()));
+        let lived = observed_lives(&run).values().sum::<Ns>() + unobserved(&whole);
         for range in [Range::Cumulative { since: None }, Range::Rolling(u64::MAX)] {
             let (sums, ..) = sums(&view, range, view.at);
             prop_assert_eq!(sums.values().map(|w| w.wall_ns).sum::<u64>(), lived);

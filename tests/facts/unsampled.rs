@@ -67,8 +67,8 @@ fn the_clock_s_rest_goes_to_samples_of_threads_that_were_gone() {
     feed.tick_with(1_000, Some(5_030));
     feed.ticks(1_000, 1_020);
     let expected = [
-        "(exited) 20 run wall=0 cpu=20 hits=2/2",
-        "(exited) 21 run wall=0 cpu=10 hits=1/1",
+        "(exited) 20 run wall=20 cpu=20 hits=2/2",
+        "(exited) 21 run wall=10 cpu=10 hits=1/1",
         "t1 10 poll wall=1020 cpu=0 hits=1/0 longest=1020@0",
     ];
     assert_eq!(feed.rows(), expected);

@@ -220,9 +220,12 @@ impl Buckets {
     pub fn take_back(&mut self, key: &FactKey, cpu: Ns) -> Ns {
         let mut left = cpu;
         for bucket in self.open.iter_mut().rev().filter(|bucket| bucket.table.contains(key)) {
-            let booked = &mut bucket.table.entry(key).cpu_ns;
-            let part = left.min(*booked);
-            *booked -= part;
+            let weights = bucket.table.entry(key);
+            let part = left.min(weights.cpu_ns);
+            weights.cpu_ns -= part;
+            if key.is_of_unobserved() {
+                weights.wall_ns = weights.wall_ns.saturating_sub(part);
+            }
             left -= part;
         }
         cpu - left

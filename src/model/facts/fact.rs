@@ -21,6 +21,13 @@ impl FactKey {
     pub fn new(thread: ThreadKey, name: NameId, stack: StackId, state: RawState) -> FactKey {
         FactKey { thread, name, stack, state, blocker: BlockerId::NONE }
     }
+
+    /// Returns whether it is of threads that were never observed. Only CPU time is known of them:
+    /// from samples, and from the process's clock. They lived at least that long, so that is their
+    /// wall time, too.
+    pub fn is_of_unobserved(&self) -> bool {
+        self.name == NameId::EXITED
+    }
 }
 
 /// The figures of a fact. Their sums over facts and over buckets are exact.

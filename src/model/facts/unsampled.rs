@@ -297,7 +297,11 @@ impl Orphans {
     }
 
     fn book(&mut self, at: Ns, key: FactKey, cpu: Ns, buckets: &mut Buckets) {
-        buckets.entry(at, &key).cpu_ns += cpu;
+        let weights = buckets.entry(at, &key);
+        weights.cpu_ns += cpu;
+        if key.is_of_unobserved() {
+            weights.wall_ns += cpu;
+        }
         if self.booked.len() >= WAITING {
             self.booked.pop_front();
         }
