@@ -81,12 +81,11 @@ fn draw_name(
     match row.what {
         What::Group(group) => {
             let group = &projection.groups[group as usize];
-            let n = group.threads.len();
-            let threads = format!("{n} thread{}", if n == 1 { "" } else { "s" });
+            let threads = group.thread_count();
             // The count is dropped if the name needs its cells. That of one thread tells less than
             // the end of the name: of a process of PostgreSQL that is what it does.
             let left = room.saturating_sub(width(&threads));
-            let has_room = left > if n == 1 { width(&group.name) } else { 12 };
+            let has_room = left > if group.threads.len() == 1 { width(&group.name) } else { 12 };
             let right = if has_room { threads } else { String::new() };
             let room = room - width(&right);
             let style = if unresolved { theme.dim() } else { theme.group() };

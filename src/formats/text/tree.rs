@@ -50,7 +50,7 @@ pub fn tree(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         if lines > report.tree_lines {
             return page.line(&ends_here);
         }
-        let threads = count(group.threads.len(), "thread");
+        let threads = group.thread_count();
         let name = crate::formats::ascii::fit(&group.name, 30);
         page.line(&format!("{}{name}  ({threads})", figures(report, &group.total, &group.own)))?;
         let mut todo: Vec<Row> = Vec::new();

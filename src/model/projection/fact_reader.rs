@@ -142,6 +142,7 @@ pub(super) struct Shown {
     pub hidden: Hidden,
     pub only_idle: bool,
     pub collectors_cpu_ns: u64,
+    pub short_lived_cpu_ns: u64,
     /// See [`super::Projection::unobserved_ns`].
     pub unobserved_ns: u64,
     /// The shown thread of the program, not of a runtime, with most CPU time.
@@ -191,6 +192,7 @@ pub(super) struct Reader<'a> {
     left: bool,
     /// CPU time of threads that collect garbage, whatever the filters.
     collectors_cpu_ns: u64,
+    short_lived_cpu_ns: u64,
     /// Time that was not observed, ns, of threads that pass the filters.
     unobserved_ns: u64,
     waited: Waited,
@@ -248,6 +250,7 @@ impl<'a> Reader<'a> {
             hidden: Hidden::default(),
             left: false,
             collectors_cpu_ns: 0,
+            short_lived_cpu_ns: 0,
             unobserved_ns: 0,
             waited: Waited::default(),
             busy: BusyTime::default(),
@@ -282,7 +285,10 @@ impl<'a> Reader<'a> {
             self.hidden.idle_threads =
                 self.of_threads.iter().filter(|of| of.hidden_idle && !of.busy).count() as u32;
         }
-        let busiest = (0..).zip(&self.of_threads).max_by_key(|(_, of)| of.cpu_ns).map(
+        // Exited threads that were put together are no thread.
+        let one = |thread: u32| !self.threads[thread as usize].is_unknown();
+        let of_threads = (0..).zip(&self.of_threads).filter(|(thread, _)| one(*thread));
+        let busiest = of_threads.max_by_key(|(_, of)| of.cpu_ns).map(
             |(thread, OfThread { cpu_ns, name, .. })| BusiestThread {
                 thread,
                 name: *name,
@@ -307,6 +313,7 @@ impl<'a> Reader<'a> {
             hidden,
             only_idle,
             collectors_cpu_ns: self.collectors_cpu_ns,
+            short_lived_cpu_ns: self.short_lived_cpu_ns,
             unobserved_ns: self.unobserved_ns,
             busiest,
             waited,
@@ -438,6 +445,9 @@ impl<'a> Reader<'a> {
         let group = group.unwrap_or_else(|| self.group(key, state, path.group));
         if collects {
             self.collectors_cpu_ns += weights.cpu_ns;
+        }
+        if key.is_of_unobserved() {
+            self.short_lived_cpu_ns += weights.cpu_ns;
         }
         let is_idle = path.is_idle(kind, state);
         if !is_idle && (weights.wall_ns > 0 || weights.cpu_ns > 0) {

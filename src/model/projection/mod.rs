@@ -4,7 +4,8 @@
 //! ```text
 //! settings               all choices of the user about what is shown
 //! fact_reader, rows      history -> cells by group and row; samples: stacks one by one
-//! allocation, exit       functions that allocate; where a stack leaves the user's code
+//! allocation, exceptions functions that allocate, and that throw
+//! exit                   where a stack leaves the user's code
 //! busy_time              sums of facts by exit, and of what memory took
 //! common_waits           where threads wait most
 //! group, units           groups of threads, roll-ups of functions; filter: hides stacks and frames
@@ -41,6 +42,7 @@ mod collapse;
 mod columns;
 mod common_waits;
 mod confidence;
+mod exceptions;
 mod exit;
 mod fact_reader;
 mod filter;
@@ -141,6 +143,20 @@ pub struct Group {
     first_root: u32,
 }
 
+impl Group {
+    /// Returns how many threads it has: `12 threads`, or `12+ threads` where others have exited
+    /// that were not told apart.
+    pub fn thread_count(&self) -> String {
+        let known = self.threads.iter().filter(|of| !of.thread.is_unknown()).count();
+        match (known, known < self.threads.len()) {
+            (0, _) => "exited threads".into(),
+            (1, false) => "1 thread".into(),
+            (_, false) => format!("{known} threads"),
+            (_, true) => format!("{known}+ threads"),
+        }
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupThread {
     pub thread: ThreadKey,
@@ -200,6 +216,8 @@ pub struct Projection {
     pub now: Now,
     /// CPU time of threads that collect garbage, whatever the filters.
     pub collectors_cpu_ns: u64,
+    /// CPU time of threads that began and ended between two observations, whatever the filters.
+    pub short_lived_cpu_ns: u64,
     pub busy: Busy,
     /// The program's thread that ran most.
     pub busiest: Option<Busiest>,
@@ -240,6 +258,7 @@ impl Projection {
             only_idle: false,
             now: Now::default(),
             collectors_cpu_ns: 0,
+            short_lived_cpu_ns: 0,
             busy: Busy::default(),
             busiest: None,
             unnamed_ns: 0,

@@ -214,6 +214,7 @@ impl Projector {
             only_idle: shown.only_idle,
             now,
             collectors_cpu_ns: shown.collectors_cpu_ns,
+            short_lived_cpu_ns: shown.short_lived_cpu_ns,
             busy,
             busiest,
             unnamed_ns,

@@ -257,6 +257,10 @@ impl ThreadKey {
     pub fn unknown(pid: u32) -> ThreadKey {
         ThreadKey { pid, tid: 0, start: 0 }
     }
+
+    pub fn is_unknown(&self) -> bool {
+        *self == ThreadKey::unknown(self.pid)
+    }
 }
 
 /// What a thread is to the runtime that its process has.

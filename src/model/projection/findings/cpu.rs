@@ -2,7 +2,7 @@
 
 use super::{Evidence, Finding, Kind, More};
 use crate::model::projection::settings::Metric;
-use crate::model::projection::{HITS_NEEDED, Hottest};
+use crate::model::projection::{HITS_NEEDED, Hottest, Totals};
 use crate::model::vocabulary::frame::SECOND;
 use crate::model::vocabulary::role::Role;
 use crate::model::vocabulary::state::State;
@@ -19,6 +19,13 @@ const WHOLE_CORE_FOR: u64 = 2 * SECOND;
 const MUCH_COLLECTION: f64 = 0.3;
 const MUCH_STOPPED: f64 = 0.2;
 const COLLECTOR_CORES: f64 = 0.1;
+/// From this share of the CPU time on, threads that are too short-lived to be observed are worth a
+/// sentence.
+const MUCH_SHORT_LIVED: f64 = 0.3;
+/// The same of exceptions.
+const MUCH_THROWN: f64 = 0.2;
+/// How a sentence about a function says that it throws them.
+const THROWING: &str = ", throwing exceptions";
 /// From this share of the busy time on, page faults are worth a sentence.
 const MANY_FAULTS: f64 = 0.2;
 /// The CPU quota is worth a sentence where it stops the process in this share of its periods,
@@ -30,6 +37,7 @@ impl Evidence<'_> {
     pub(super) fn cpu(&self, named: bool) -> Vec<Finding> {
         let mut thread = self.whole_core().filter(|_| named);
         let mut hot = self.hot().filter(|_| named);
+        let is_told = hot.as_ref().is_some_and(|hot| hot.text.ends_with(THROWING));
         if let Some(hot) = &mut hot {
             // One sentence, unless the thread has most of its time elsewhere.
             let is_same = |thread: &mut Finding| match thread.node {
@@ -42,10 +50,9 @@ impl Evidence<'_> {
             let more = thread.take_if(is_same).map(|thread| thread.text);
             hot.more = more.map(|before| More { before, ..More::default() });
         }
-        [self.cores(), hot, thread, self.collector(), self.page_faults()]
-            .into_iter()
-            .flatten()
-            .collect()
+        let exceptions = self.exceptions().filter(|_| named && !is_told);
+        let others = [self.collector(), self.page_faults(), self.short_lived(), exceptions];
+        [self.cores(), hot, thread].into_iter().chain(others).flatten().collect()
     }
 
     /// Says that threads want more cores than there are, or that a quota keeps them from running.
@@ -90,7 +97,10 @@ impl Evidence<'_> {
         let location = hottest.location(Metric::Cpu);
         let mut text =
             format!("{:.0} % of the CPU time is in {}", share * 100.0, self.function(location));
-        if let Some(entry) = hottest.entry(Metric::Cpu) {
+        if self.throwing() + share >= 1.0 + share / 2.0 {
+            // At least half of its time is there, wherever the rest is thrown.
+            text.push_str(THROWING);
+        } else if let Some(entry) = hottest.entry(Metric::Cpu) {
             text.push_str(&format!(", calling {}", self.function(entry)));
         }
         let node = Some(*node);
@@ -129,10 +139,8 @@ impl Evidence<'_> {
     /// Says that a collector takes much of the CPU time, or stops the threads for much of theirs.
     fn collector(&self) -> Option<Finding> {
         let projection = self.projection;
-        let mut all = projection.total;
-        projection.hidden.parts().into_iter().for_each(|part| all.add(part));
         let collectors = projection.collectors_cpu_ns;
-        let share = collectors as f64 / all.cpu_ns.max(1) as f64;
+        let share = collectors as f64 / self.all().cpu_ns.max(1) as f64;
         let cores = collectors as f64 / projection.elapsed().max(1) as f64;
         let stopped = projection.busy.memory.stopped_ns;
         let much = share >= MUCH_COLLECTION || self.share(stopped) >= MUCH_STOPPED;
@@ -146,6 +154,35 @@ impl Evidence<'_> {
         );
         let lost_ns = collectors + stopped;
         Some(Finding { lost_ns, ..Finding::new(Kind::Collector, text) })
+    }
+
+    /// Says that threads which begin and end all the time use much of the CPU time.
+    fn short_lived(&self) -> Option<Finding> {
+        let cpu_ns = self.projection.short_lived_cpu_ns;
+        let share = cpu_ns as f64 / self.all().cpu_ns.max(1) as f64;
+        let much = share >= MUCH_SHORT_LIVED && self.threads(cpu_ns) >= SOME_CPU;
+        let text = format!("short-lived threads have {:.0} % of the CPU time", share * 100.0);
+        much.then(|| Finding { lost_ns: cpu_ns, ..Finding::new(Kind::ShortLived, text) })
+    }
+
+    /// Returns the share of the CPU time in which exceptions are thrown, 0..=1.
+    fn throwing(&self) -> f64 {
+        let projection = self.projection;
+        projection.busy.throwing_cpu_ns as f64 / projection.total.cpu_ns.max(1) as f64
+    }
+
+    fn exceptions(&self) -> Option<Finding> {
+        let (share, cpu_ns) = (self.throwing(), self.projection.busy.throwing_cpu_ns);
+        let much = share >= MUCH_THROWN && self.threads(cpu_ns) >= SOME_CPU;
+        let text = format!("throwing exceptions takes {:.0} % of the CPU time", share * 100.0);
+        much.then(|| Finding { lost_ns: cpu_ns, ..Finding::new(Kind::Exceptions, text) })
+    }
+
+    /// Returns the totals of all time, shown or hidden.
+    fn all(&self) -> Totals {
+        let mut all = self.projection.total;
+        self.projection.hidden.parts().into_iter().for_each(|part| all.add(part));
+        all
     }
 
     fn page_faults(&self) -> Option<Finding> {

@@ -46,6 +46,10 @@ pub enum Kind {
     Thread,
     Collector,
     PageFaults,
+    /// Throwing exceptions takes much of the CPU time.
+    Exceptions,
+    /// Threads that begin and end all the time use most of the CPU time.
+    ShortLived,
     /// Nothing stands out, or there is nothing to see.
     Nothing,
     /// The measurement itself.
@@ -67,6 +71,8 @@ impl Kind {
             Kind::Thread => "thread",
             Kind::Collector => "collector",
             Kind::PageFaults => "page faults",
+            Kind::Exceptions => "exceptions",
+            Kind::ShortLived => "short-lived threads",
             Kind::Nothing => "nothing",
             Kind::Measurement => "measurement",
         }

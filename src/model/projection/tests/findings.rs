@@ -158,15 +158,21 @@ fn a_wait_in_one_place_needs_a_share_and_one_that_is_long() {
 }
 
 #[test]
-fn short_waits_are_told_where_one_thread_on_average_waits() {
-    for (threads, said) in [(10, true), (9, false)] {
+fn short_waits_are_told_where_one_thread_on_average_waits_or_half_of_one_that_does_little_else() {
+    for (threads, others, said) in
+        [(10, 15, true), (9, 15, false), (5, 0, true), (5, 5, true), (5, 6, false), (4, 0, false)]
+    {
         let mut world = World::new();
         for nth in 0..threads {
             world.fact(&format!("http-{nth}"), READS, State::Io, 10 * MS).longest_ns = 5 * MS;
         }
+        for nth in 0..others {
+            world.fact(&format!("rest-{nth}"), "start;rest", State::Rdy, 10 * MS);
+        }
         let says = says(&mut world);
         let expected = format!("all {threads} http- threads wait in recv: ");
-        assert_eq!(says.iter().any(|text| text.starts_with(&expected)), said, "{says:?}");
+        let is_said = says.iter().any(|text| text.starts_with(&expected));
+        assert_eq!(is_said, said, "{threads}, {others}: {says:?}");
     }
     let mut world = World::new();
     for nth in 0..10 {
@@ -311,6 +317,56 @@ fn the_hottest_function_is_the_first_of_equals_and_has_its_node() {
     assert_eq!(found[0].text, "50 % of the CPU time is in first");
     let node = found[0].node.expect("its row");
     assert_eq!(&*projection.name(node).function, "first");
+}
+
+#[test]
+fn exceptions_are_told_with_their_function_or_alone() {
+    const THROW: &str = "libc.so.6!__cxa_throw";
+    let says = |all: u64, thrown: &[(&str, u64)]| {
+        let mut world = World::new();
+        let mut add = |stack: &str, ms: u64| {
+            world.fact("w", stack, State::Run, ms * MS).cpu_hits = ms as u32;
+        };
+        add("main;parse;libc.so.6!strtol", all);
+        for (function, ms) in thrown {
+            add(&format!("main;{function};{THROW}"), *ms);
+        }
+        says(&mut world)
+    };
+    let parse = "70 % of the CPU time is in parse, throwing exceptions";
+    assert_eq!(says(5, &[("parse", 65), ("a", 15), ("b", 15)])[0], parse);
+    let apart = says(45, &[("parse", 15), ("a", 20), ("b", 20)]);
+    let takes = "throwing exceptions takes 55 % of the CPU time";
+    assert_eq!(apart, ["60 % of the CPU time is in parse, calling strtol", takes]);
+    let alone = "throwing exceptions takes 20 % of the CPU time";
+    assert!(says(80, &[("parse", 20)]).iter().any(|text| text == alone));
+    assert!(!says(81, &[("parse", 19)]).iter().any(|text| text.contains("exceptions")));
+}
+
+#[test]
+fn short_lived_threads_are_told_by_their_cpu_time_and_are_no_one_thread() {
+    for (ms, said) in [(30, true), (29, false)] {
+        let mut world = World::new();
+        let of_exited = |world: &mut World, ms: u64| {
+            let thread = ThreadKey::unknown(1);
+            world.fact_of(thread, "(exited)", "start;tile", State::Run, ms * MS).cpu_hits = 30;
+        };
+        of_exited(&mut world, ms);
+        world.fact("w", "start;work", State::Run, (100 - ms) * MS).cpu_hits = 70;
+        let says = says(&mut world);
+        let expected = "short-lived threads have 30 % of the CPU time";
+        assert_eq!(says.iter().any(|text| text == expected), said, "{says:?}");
+    }
+    let mut world = World::new();
+    let exited = ThreadKey::unknown(1);
+    world.fact_of(exited, "(exited)", "start;tile", State::Run, 90 * MS);
+    world.fact_of(exited, "pool-7", "start;tile", State::Run, 90 * MS);
+    world.fact("w", "start;work", State::Run, MS);
+    let projection = world.project(&Settings::default());
+    let counts = projection.groups.iter().map(|of| (&*of.name, of.thread_count()));
+    let expected = [("(exited)", "exited threads"), ("pool-", "exited threads"), ("w", "1 thread")];
+    assert_eq!(counts.collect::<Vec<_>>(), expected.map(|(name, count)| (name, count.to_owned())));
+    assert_eq!(projection.busiest.expect("one runs").name.as_ref(), "w");
 }
 
 #[test]
