@@ -11,6 +11,14 @@ use crate::model::vocabulary::state::State;
 const MUCH_CPU: f64 = 0.5;
 /// And from this one on where it is most of all busy time.
 const SOME_CPU: f64 = 0.1;
+/// Waiting for a core is worth a sentence where one thread does on average, or where this part of
+/// one does and that is this share of the busy time.
+const HALF_A_THREAD: f64 = 0.5;
+const MOSTLY_WAITS: f64 = 0.5;
+/// Other processes use the rest where the host uses this share of its cores, percent, and the
+/// target less than this share of those that it may use.
+const FULL_HOST: f64 = 90.0;
+const MINE: f64 = 0.75;
 /// A thread that runs for this part of the time uses a whole core, at least for this long, ns.
 const WHOLE_CORE: f64 = 0.9;
 const WHOLE_CORE_FOR: u64 = 2 * SECOND;
@@ -65,14 +73,17 @@ impl Evidence<'_> {
         };
         let used =
             format!("{:.1} of {} are used", total.cores(elapsed), (cores * 10.0).round() / 10.0);
-        let waiting = of(State::Rdy);
-        let throttled = self.snapshot.health.host.map_or(0.0, |host| host.throttled_percent);
+        let (waiting, host) = (of(State::Rdy), self.snapshot.health.host.unwrap_or_default());
+        let throttled = host.throttled_percent;
+        let most = self.share(total.states_ns[State::Rdy as usize]) >= MOSTLY_WAITS;
         let text = if throttled >= MUCH_THROTTLED {
             format!("the CPU quota stops the process in {throttled:.0} % of its periods, {used}")
-        } else if waiting >= 1.0 && waiting > of(State::Run) {
-            // Half of the threads that want a core, and one at least, wait for it.
+        } else if waiting > of(State::Run) && (waiting >= 1.0 || most && waiting >= HALF_A_THREAD) {
+            // Half of the threads that want a core wait for it.
             let (s, verb) = if waiting < 1.5 { ("", "waits") } else { ("s", "wait") };
-            format!("{waiting:.0} thread{s} {verb} for a core, {used}")
+            let others = host.cpu_percent >= FULL_HOST && total.cores(elapsed) < cores * MINE;
+            let others = if others { ", other processes use the rest" } else { "" };
+            format!("{:.0} thread{s} {verb} for a core, {used}{others}", waiting.max(1.0))
         } else {
             return None;
         };

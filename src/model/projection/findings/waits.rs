@@ -385,6 +385,9 @@ impl Evidence<'_> {
                 let (what, text) = (common.waits_for.what, common.text());
                 let object = text.strip_prefix(what).unwrap_or(&text).trim_start();
                 let object = object.trim_start_matches("-> ");
+                // Of an epoll set only this is known: `(2 descriptors)`.
+                let inner = object.strip_prefix('(').and_then(|inner| inner.strip_suffix(')'));
+                let object = inner.unwrap_or(object);
                 format!(" for {object}{others} in {what}")
             }
             (State::Disk, None) => " for a disk".into(),

@@ -115,6 +115,17 @@ fn what_was_looked_up_in_the_course_of_a_run_is_named() {
     let (sentence, listed) = says(true, 101);
     assert!(sentence.starts_with("all 3 http- threads wait in recv: 100 %"), "{sentence}");
     assert_eq!(listed, []);
+    let mut snapshot = world.snapshot();
+    observed(&mut snapshot, &world, true);
+    let mut set = snapshot.observed_waits.to_vec();
+    for wait in &mut set {
+        let object = "(2 descriptors)".into();
+        wait.waits_for = WaitsFor { what: "epoll", fd: Some(9), object, peer: None };
+    }
+    snapshot.observed_waits = set.into();
+    let sentence = &found_in(&mut world, &snapshot)[0].text;
+    let begin = "all 3 http- threads wait for 2 descriptors in epoll: 100 %";
+    assert!(sentence.starts_with(begin), "{sentence}");
 }
 
 #[test]
@@ -443,6 +454,21 @@ fn a_quota_that_stops_the_process_is_told() {
         let found = findings(&snapshot, &projection, 10_000_000, &|_| None, Wording::WHOLE);
         let quota = "the CPU quota stops the process in 10 % of its periods, 0.4 of 1 are used";
         assert_eq!(found.iter().any(|found| found.text == quota), said, "{throttled_percent}");
+    }
+}
+
+#[test]
+fn who_else_uses_the_cores_is_told_where_they_are_all_in_use() {
+    for (cpu_percent, run, others) in [(90.0, 7, true), (89.0, 7, false), (100.0, 8, false)] {
+        let mut world = World::new();
+        world.fact("w", "main", State::Run, run * 10 * MS);
+        world.fact("v", "main", State::Rdy, 90 * MS);
+        let mut snapshot = world.snapshot();
+        snapshot.health.host = Some(HostLoad { cpu_percent, ..HostLoad::default() });
+        let text = &found_in(&mut world, &snapshot)[0].text;
+        let rest = if others { ", other processes use the rest" } else { "" };
+        let expected = format!("1 thread waits for a core, 0.{run} of 1 are used{rest}");
+        assert_eq!(*text, expected);
     }
 }
 

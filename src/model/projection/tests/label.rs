@@ -293,7 +293,9 @@ fn a_coarse_measurement_goes_after_causes_and_before_nothing() {
 fn threads_that_want_a_core_are_counted() {
     // One core; `elapsed` is 100 ns.
     for (ready, running, expected) in [
-        (99, 0, ""),
+        (49, 0, ""),
+        (50, 0, "1 thread waits for a core, 0.0 of 1 are used"),
+        (60, 9, "1 thread waits for a core, 0.1 of 1 are used"),
         (100, 99, "1 thread waits for a core, 1.0 of 1 are used"),
         (100, 100, ""),
         (300, 100, "3 threads wait for a core, 1.0 of 1 are used"),
