@@ -31,6 +31,8 @@ pub struct HolderNow {
     /// The call by which it left the user's code.
     pub by: Option<Arc<Location>>,
     pub state: State,
+    /// It waits for work.
+    is_idle: bool,
     /// What it waits for itself.
     blocker: BlockerId,
 }
@@ -72,12 +74,14 @@ pub(super) fn holders(
         let now = by_thread.get(&thread)?;
         let place = places.of(now.stack);
         let by = places.exit_of(now.stack).map(|location| rows.location(location).clone());
+        let state = now.state.resolve(tables.futex_kind(now.stack));
         let holder = HolderNow {
             thread,
             name: tables.name(now.name).clone(),
             place: places.place(&place),
             by,
-            state: now.state.resolve(tables.futex_kind(now.stack)),
+            state,
+            is_idle: verdicts.of_stack(now.stack).is_idle(tables.kind(now.name), state),
             blocker: now.blocker,
         };
         Some((thread, holder))
@@ -122,6 +126,13 @@ impl Projection {
                 break;
             }
             let Some(holder) = self.holders.get(&thread) else { break };
+            if holder.is_idle && at.kind.is_of_a_block() {
+                // It was read as the holder before, and has given it back since.
+                if chain.holders.is_empty() {
+                    return None;
+                }
+                break;
+            }
             match known_holder(&snapshot.tables, holder.blocker) {
                 // It has given the lock to another one since, and waits for it again.
                 Some(next) if LockKey::of(next) == LockKey::of(at) && released < MAX_LINKS => {

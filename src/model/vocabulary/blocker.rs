@@ -141,6 +141,12 @@ impl BlockerKind {
         )
     }
 
+    /// Returns whether only a thread inside of a block or method has it, so that one that waits for
+    /// work has given it back.
+    pub fn is_of_a_block(self) -> bool {
+        matches!(self, BlockerKind::Monitor | BlockerKind::ClassInit | BlockerKind::Future)
+    }
+
     /// Returns whether a time limit of the system call does not end the wait: HotSpot may give
     /// entering a monitor one, and then tries again.
     pub fn ignores_time_limit(self) -> bool {

@@ -5,8 +5,10 @@ use super::*;
 use crate::model::facts::snapshot::ThreadNow;
 use crate::model::facts::tables::{Blocker, BlockerId, Holder, StackId};
 use crate::model::projection::waits::{Asked, Peer, PeerProcess, WaitsFor};
+use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::event::Syscall;
 
+const POLL: RawState = RawState::Known(State::Poll);
 const FLUSHES: &str = "start;Log::flush;libc.so.6!write";
 
 /// Waits of two requests for the timer, of the timer for `log` for this time, and of `log` for
@@ -133,4 +135,31 @@ fn a_chain_of_waits_ends_where_nobody_is_known_or_where_it_began() {
     let readers = Holder::Readers(3);
     assert_eq!(chain(&[("a", "b")], Some(readers)), ("b".into(), Some(readers), false));
     assert_eq!(chain(&[("a", "b")], Some(Holder::Free)), ("b".into(), None, false));
+}
+
+#[test]
+fn a_thread_that_waits_for_work_is_in_no_block() {
+    for (kind, is_known) in [
+        (BlockerKind::Monitor, false),
+        (BlockerKind::ClassInit, false),
+        (BlockerKind::Future, false),
+        // It may have been forgotten to give these back.
+        (BlockerKind::OwnedLock, true),
+        (BlockerKind::Mutex, true),
+        (BlockerKind::ThreadEnd, true),
+    ] {
+        let mut world = World::new();
+        let held = world.held_by(0x10, "pool-7", "start_thread;loop;epoll_wait");
+        world.waits("http-1", 300, Blocker { kind, ..held });
+        let mut snapshot = world.snapshot();
+        let threads = world.facts.iter().map(|(key, _)| now(key)).map(|now| ThreadNow {
+            state: if now.blocker == BlockerId::NONE { POLL } else { now.state },
+            ..now
+        });
+        snapshot.threads = threads.collect();
+        let projection = world.project_with(&mut Projector::default(), &snapshot, &mine());
+        let waiting = snapshot.threads.iter().find(|now| now.blocker != BlockerId::NONE);
+        let chain = projection.wait_chain(&snapshot, waiting.expect("it waits"));
+        assert_eq!(chain.is_some(), is_known, "{kind:?}");
+    }
 }
