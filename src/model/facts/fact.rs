@@ -26,7 +26,7 @@ impl FactKey {
     /// from samples, and from the process's clock. They lived at least that long, so that is their
     /// wall time, too.
     pub fn is_of_unobserved(&self) -> bool {
-        self.name == NameId::EXITED
+        self.name == NameId::EXITED && self.thread.is_unknown()
     }
 }
 

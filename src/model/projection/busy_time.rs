@@ -29,8 +29,8 @@ pub(super) struct BusyTime {
     pub memory: MemoryTime,
     /// Of stacks that moved while they were read.
     pub torn_ns: u64,
-    /// CPU time in which exceptions were thrown.
-    pub throwing_cpu_ns: u64,
+    /// CPU time for exceptions.
+    pub exceptions_cpu_ns: u64,
     /// By number of an exit: index in `sums`, or [`NONE`].
     sum_of_exit: Vec<u32>,
     pub sums: Vec<Sum>,
@@ -65,8 +65,8 @@ impl BusyTime {
         if path.gap == Gap::Torn {
             self.torn_ns += ns;
         }
-        if path.throws {
-            self.throwing_cpu_ns += weights.cpu_ns;
+        if path.is_for_exception {
+            self.exceptions_cpu_ns += weights.cpu_ns;
         }
         self.total.wall_ns += ns;
         self.total.cpu_ns += weights.cpu_ns;

@@ -70,8 +70,8 @@ pub struct Busy {
     pub memory: MemoryTime,
     /// Of stacks that moved while they were read.
     pub torn_ns: u64,
-    /// CPU time in which exceptions were thrown.
-    pub throwing_cpu_ns: u64,
+    /// CPU time for exceptions.
+    pub exceptions_cpu_ns: u64,
 }
 
 /// The threads and the heaviest stack of a wait.
@@ -146,7 +146,7 @@ impl Busy {
         attached: &[u32],
         group: impl Fn(u32) -> Option<u32>,
     ) -> Busy {
-        let BusyTime { total, mut memory, torn_ns, throwing_cpu_ns, mut sums, .. } = time;
+        let BusyTime { total, mut memory, torn_ns, exceptions_cpu_ns, mut sums, .. } = time;
         sums.sort_by_key(|sum| (Reverse(sum.waited_ns), sum.exit));
         let range = shown.till.saturating_sub(shown.from);
         let bursts = |sum: &Sum| sum.long.bursts(sum.waited_ns, range);
@@ -229,6 +229,6 @@ impl Busy {
             })
         };
         let waits = sums.into_iter().zip(waiters).filter_map(wait).collect();
-        Busy { total, waits, memory, torn_ns, throwing_cpu_ns }
+        Busy { total, waits, memory, torn_ns, exceptions_cpu_ns }
     }
 }

@@ -1,4 +1,5 @@
-//! Functions that throw exceptions: that record the stack, and that search it for a handler.
+//! Functions that take time for exceptions: that record the stack (Java), also of one that is never
+//! thrown, and that search it for a handler (C++, Rust).
 
 use crate::model::facts::tables::{FrameKind, Location};
 
@@ -8,7 +9,7 @@ const JAVA: &str = "java.lang.Throwable.fillInStackTrace";
 const NATIVE: &[&str] =
     &["__cxa_throw", "__cxa_rethrow", "_Unwind_RaiseException", "_Unwind_Resume"];
 
-pub(super) fn throws(location: &Location) -> bool {
+pub(super) fn is_for_exception(location: &Location) -> bool {
     match location.kind {
         FrameKind::Java => *location.function == *JAVA,
         FrameKind::Native => NATIVE.contains(&&*location.function),
@@ -21,13 +22,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exceptions_are_known_by_what_throws_them() {
-        let is = |name, kind| throws(&Location::named(name, kind));
+    fn exceptions_are_known_by_their_functions() {
+        let is = |name, kind| is_for_exception(&Location::named(name, kind));
         assert!(is("java.lang.Throwable.fillInStackTrace", FrameKind::Java));
-        assert!(is("__cxa_throw", FrameKind::Native) && is("_Unwind_Resume", FrameKind::Native));
-        // Which only prints one; which only catches one; a function of the user's.
+        for name in ["__cxa_throw", "__cxa_rethrow", "_Unwind_RaiseException", "_Unwind_Resume"] {
+            assert!(is(name, FrameKind::Native), "{name}");
+            assert!(!is(name, FrameKind::Java) && !is(name, FrameKind::Kernel), "{name}");
+        }
+        // These only print one, and catch one.
         assert!(!is("java.lang.Throwable.printStackTrace", FrameKind::Java));
         assert!(!is("__cxa_begin_catch", FrameKind::Native));
-        assert!(!is("__cxa_throw", FrameKind::Java));
     }
 }

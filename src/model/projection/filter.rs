@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 
 use super::allocation::is_allocation;
 use super::base_marks;
-use super::exceptions::throws;
+use super::exceptions::is_for_exception;
 use super::exit::Exits;
 use super::idle::Wait;
 use super::idle_marks::{self, Mark};
@@ -95,8 +95,8 @@ pub(super) struct Path {
     pub group: Option<u32>,
     /// The user's function allocates or frees memory.
     pub allocates: bool,
-    /// Throws an exception.
-    pub throws: bool,
+    /// It creates or throws an exception.
+    pub is_for_exception: bool,
     /// In a page fault.
     pub faults: bool,
     /// Stopped at a safepoint of a virtual machine.
@@ -131,8 +131,8 @@ pub(super) struct Verdicts {
     locations: Vec<Verdict>,
     /// By location: whether it allocates or frees memory.
     allocates: Vec<bool>,
-    /// By location: whether it throws exceptions.
-    throws: Vec<bool>,
+    /// By location: whether it creates or throws exceptions.
+    for_exceptions: Vec<bool>,
     /// By [`StackId`].
     paths: Vec<Path>,
     /// By [`StackId`]; apart from the paths, which are read for each fact.
@@ -171,7 +171,7 @@ impl Verdicts {
         self.functions.clear();
         self.locations.clear();
         self.allocates.clear();
-        self.throws.clear();
+        self.for_exceptions.clear();
         self.forget_paths();
     }
 
@@ -188,7 +188,7 @@ impl Verdicts {
             let verdict = self.judge(rows, settings, id as u32);
             self.locations.push(verdict);
             self.allocates.push(is_allocation(rows.location(id as u32)));
-            self.throws.push(throws(rows.location(id as u32)));
+            self.for_exceptions.push(is_for_exception(rows.location(id as u32)));
         }
         if self.paths.is_empty() {
             self.paths.push(Path::default()); // the empty stack
@@ -211,7 +211,7 @@ impl Verdicts {
                 exit = exit.below(*location, verdict.role, verdict.library);
                 path.allocates |= self.allocates[*location as usize];
                 path.allocates &= verdict.role != Role::App;
-                path.throws |= self.throws[*location as usize];
+                path.is_for_exception |= self.for_exceptions[*location as usize];
                 path.faults |= verdict.enters_kernel == Some(KernelEntry::PageFault);
                 if verdict.role == Role::Marker {
                     path.gap = path.gap.max(Gap::of(rows.location(*location)));

@@ -144,11 +144,18 @@ pub struct Group {
 }
 
 impl Group {
+    /// Returns how many of its threads are told apart, and whether there are others, which have
+    /// exited.
+    pub(super) fn known_threads(&self) -> (usize, bool) {
+        let known = self.threads.iter().filter(|of| !of.thread.is_unknown()).count();
+        (known, known < self.threads.len())
+    }
+
     /// Returns how many threads it has: `12 threads`, or `12+ threads` where others have exited
     /// that were not told apart.
     pub fn thread_count(&self) -> String {
-        let known = self.threads.iter().filter(|of| !of.thread.is_unknown()).count();
-        match (known, known < self.threads.len()) {
+        let (known, others) = self.known_threads();
+        match (known, others) {
             (0, _) => "exited threads".into(),
             (1, false) => "1 thread".into(),
             (_, false) => format!("{known} threads"),
@@ -216,7 +223,8 @@ pub struct Projection {
     pub now: Now,
     /// CPU time of threads that collect garbage, whatever the filters.
     pub collectors_cpu_ns: u64,
-    /// CPU time of threads that began and ended between two observations, whatever the filters.
+    /// CPU time that no observed thread had, whatever the filters: mostly of threads that began and
+    /// ended between two observations.
     pub short_lived_cpu_ns: u64,
     pub busy: Busy,
     /// The program's thread that ran most.

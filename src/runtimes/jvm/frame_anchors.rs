@@ -244,7 +244,11 @@ impl<M: ReadMemory> Jvm<M> {
             return Some(thread);
         }
         self.anchors.stacks_read = Some(Instant::now());
-        self.anchors.stacks = self.stacks_of(&threads, places).into_iter().collect();
+        let stacks = self.stacks_of(&threads, places);
+        // Nothing can be read beyond the limit of reads: what is known stays.
+        if !stacks.is_empty() {
+            self.anchors.stacks = stacks.into_iter().collect();
+        }
         self.on_known_stack(sp)
     }
 

@@ -15,10 +15,10 @@ const SOME_CPU: f64 = 0.1;
 /// one does and that is this share of the busy time.
 const HALF_A_THREAD: f64 = 0.5;
 const MOSTLY_WAITS: f64 = 0.5;
-/// Other processes use the rest where the host uses this share of its cores, percent, and the
-/// target less than this share of those that it may use.
+/// Other processes use most of the host where this share of its cores is in use, percent, and the
+/// target uses less than this share of those that it may use.
 const FULL_HOST: f64 = 90.0;
-const MINE: f64 = 0.75;
+const MINE: f64 = 0.45;
 /// A thread that runs for this part of the time uses a whole core, at least for this long, ns.
 const WHOLE_CORE: f64 = 0.9;
 const WHOLE_CORE_FOR: u64 = 2 * SECOND;
@@ -31,9 +31,9 @@ const COLLECTOR_CORES: f64 = 0.1;
 /// sentence.
 const MUCH_SHORT_LIVED: f64 = 0.3;
 /// The same of exceptions.
-const MUCH_THROWN: f64 = 0.2;
-/// How a sentence about a function says that it throws them.
-const THROWING: &str = ", throwing exceptions";
+const MUCH_FOR_EXCEPTIONS: f64 = 0.2;
+/// How a sentence about a function says that its time goes there.
+const FOR_EXCEPTIONS: &str = ", for exceptions";
 /// From this share of the busy time on, page faults are worth a sentence.
 const MANY_FAULTS: f64 = 0.2;
 /// The CPU quota is worth a sentence where it stops the process in this share of its periods,
@@ -45,7 +45,7 @@ impl Evidence<'_> {
     pub(super) fn cpu(&self, named: bool) -> Vec<Finding> {
         let mut thread = self.whole_core().filter(|_| named);
         let mut hot = self.hot().filter(|_| named);
-        let is_told = hot.as_ref().is_some_and(|hot| hot.text.ends_with(THROWING));
+        let is_told = hot.as_ref().is_some_and(|hot| hot.text.ends_with(FOR_EXCEPTIONS));
         if let Some(hot) = &mut hot {
             // One sentence, unless the thread has most of its time elsewhere.
             let is_same = |thread: &mut Finding| match thread.node {
@@ -75,21 +75,30 @@ impl Evidence<'_> {
             format!("{:.1} of {} are used", total.cores(elapsed), (cores * 10.0).round() / 10.0);
         let (waiting, host) = (of(State::Rdy), self.snapshot.health.host.unwrap_or_default());
         let throttled = host.throttled_percent;
-        let most = self.share(total.states_ns[State::Rdy as usize]) >= MOSTLY_WAITS;
+        let ready = total.states_ns[State::Rdy as usize];
+        let most = self.share(ready) >= MOSTLY_WAITS;
         let text = if throttled >= MUCH_THROTTLED {
             format!("the CPU quota stops the process in {throttled:.0} % of its periods, {used}")
         } else if waiting > of(State::Run) && (waiting >= 1.0 || most && waiting >= HALF_A_THREAD) {
             // Half of the threads that want a core wait for it.
-            let (s, verb) = if waiting < 1.5 { ("", "waits") } else { ("s", "wait") };
-            let others = host.cpu_percent >= FULL_HOST && total.cores(elapsed) < cores * MINE;
-            let others = if others { ", other processes use the rest" } else { "" };
-            format!("{:.0} thread{s} {verb} for a core, {used}{others}", waiting.max(1.0))
+            match waiting {
+                ..1.0 => format!("waiting for a core is {}, {used}", self.of_busy(ready)),
+                1.0..1.5 => format!("1 thread waits for a core, {used}"),
+                _ => format!("{waiting:.0} threads wait for a core, {used}"),
+            }
         } else {
             return None;
         };
-        let lost =
-            total.states_ns[State::Rdy as usize].max((throttled / 100.0 * elapsed as f64) as u64);
-        Some(Finding { lost_ns: lost, ..Finding::new(Kind::Cores, text) })
+        let lost_ns = ready.max((throttled / 100.0 * elapsed as f64) as u64);
+        let others = host.cpu_percent >= FULL_HOST
+            && throttled < MUCH_THROTTLED
+            && self.all().cores(elapsed) < cores * MINE;
+        let before = format!(
+            "on a host that is {:.0} % busy, mostly with other processes",
+            host.cpu_percent
+        );
+        let more = others.then(|| More { before, ..More::default() });
+        Some(Finding { lost_ns, more, ..Finding::new(Kind::Cores, text) })
     }
 
     /// Says which function has most of the CPU time, where that is much.
@@ -108,9 +117,9 @@ impl Evidence<'_> {
         let location = hottest.location(Metric::Cpu);
         let mut text =
             format!("{:.0} % of the CPU time is in {}", share * 100.0, self.function(location));
-        if self.throwing() + share >= 1.0 + share / 2.0 {
-            // At least half of its time is there, wherever the rest is thrown.
-            text.push_str(THROWING);
+        if self.for_exceptions() + share >= 1.0 + share / 2.0 {
+            // At least half of its time is there, wherever the rest of theirs is.
+            text.push_str(FOR_EXCEPTIONS);
         } else if let Some(entry) = hottest.entry(Metric::Cpu) {
             text.push_str(&format!(", calling {}", self.function(entry)));
         }
@@ -172,20 +181,20 @@ impl Evidence<'_> {
         let cpu_ns = self.projection.short_lived_cpu_ns;
         let share = cpu_ns as f64 / self.all().cpu_ns.max(1) as f64;
         let much = share >= MUCH_SHORT_LIVED && self.threads(cpu_ns) >= SOME_CPU;
-        let text = format!("short-lived threads have {:.0} % of the CPU time", share * 100.0);
+        let text = format!("short-lived threads have {:.0} % of all CPU time", share * 100.0);
         much.then(|| Finding { lost_ns: cpu_ns, ..Finding::new(Kind::ShortLived, text) })
     }
 
-    /// Returns the share of the CPU time in which exceptions are thrown, 0..=1.
-    fn throwing(&self) -> f64 {
+    /// Returns the share of the CPU time that exceptions take, 0..=1.
+    fn for_exceptions(&self) -> f64 {
         let projection = self.projection;
-        projection.busy.throwing_cpu_ns as f64 / projection.total.cpu_ns.max(1) as f64
+        projection.busy.exceptions_cpu_ns as f64 / projection.total.cpu_ns.max(1) as f64
     }
 
     fn exceptions(&self) -> Option<Finding> {
-        let (share, cpu_ns) = (self.throwing(), self.projection.busy.throwing_cpu_ns);
-        let much = share >= MUCH_THROWN && self.threads(cpu_ns) >= SOME_CPU;
-        let text = format!("throwing exceptions takes {:.0} % of the CPU time", share * 100.0);
+        let (share, cpu_ns) = (self.for_exceptions(), self.projection.busy.exceptions_cpu_ns);
+        let much = share >= MUCH_FOR_EXCEPTIONS && self.threads(cpu_ns) >= SOME_CPU;
+        let text = format!("exceptions take {:.0} % of the CPU time", share * 100.0);
         much.then(|| Finding { lost_ns: cpu_ns, ..Finding::new(Kind::Exceptions, text) })
     }
 

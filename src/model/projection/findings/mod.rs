@@ -46,9 +46,9 @@ pub enum Kind {
     Thread,
     Collector,
     PageFaults,
-    /// Throwing exceptions takes much of the CPU time.
+    /// Exceptions take much of the CPU time.
     Exceptions,
-    /// Threads that begin and end all the time use most of the CPU time.
+    /// Threads that begin and end all the time use much of the CPU time.
     ShortLived,
     /// Nothing stands out, or there is nothing to see.
     Nothing,

@@ -331,7 +331,7 @@ impl Evidence<'_> {
         let group = wait.group.and_then(|group| groups.get(group as usize));
         match (wait.threads, group) {
             (0 | 1, _) => (wait.name.to_string(), true),
-            (n, Some(group)) if n as usize == group.threads.len() => {
+            (n, Some(group)) if group.known_threads() == (n as usize, false) => {
                 let all = if n == 2 { "both".to_owned() } else { format!("all {n}") };
                 (format!("{all} {} threads", group.name), false)
             }
@@ -387,6 +387,7 @@ impl Evidence<'_> {
                 let object = object.trim_start_matches("-> ");
                 // Of an epoll set only this is known: `(2 descriptors)`.
                 let inner = object.strip_prefix('(').and_then(|inner| inner.strip_suffix(')'));
+                let inner = inner.filter(|inner| !inner.contains('('));
                 let object = inner.unwrap_or(object);
                 format!(" for {object}{others} in {what}")
             }

@@ -332,11 +332,14 @@ fn the_hottest_function_is_the_first_of_equals_and_has_its_node() {
 
 #[test]
 fn exceptions_are_told_with_their_function_or_alone() {
-    const THROW: &str = "libc.so.6!__cxa_throw";
+    const THROW: &str = "libc.so.6!__cxa_throw;libc.so.6!_Unwind_Find_FDE";
     let says = |all: u64, thrown: &[(&str, u64)]| {
         let mut world = World::new();
         let mut add = |stack: &str, ms: u64| {
-            world.fact("w", stack, State::Run, ms * MS).cpu_hits = ms as u32;
+            let weights = world.fact("w", stack, State::Run, ms * MS);
+            // It wanted a core for as long.
+            weights.wall_ns *= 2;
+            weights.cpu_hits = ms as u32;
         };
         add("main;parse;libc.so.6!strtol", all);
         for (function, ms) in thrown {
@@ -344,40 +347,65 @@ fn exceptions_are_told_with_their_function_or_alone() {
         }
         says(&mut world)
     };
-    let parse = "70 % of the CPU time is in parse, throwing exceptions";
-    assert_eq!(says(5, &[("parse", 65), ("a", 15), ("b", 15)])[0], parse);
+    let parse = "70 % of the CPU time is in parse, for exceptions";
+    assert_eq!(says(5, &[("parse", 65), ("a", 15), ("b", 15)]), [parse]);
     let apart = says(45, &[("parse", 15), ("a", 20), ("b", 20)]);
-    let takes = "throwing exceptions takes 55 % of the CPU time";
+    let takes = "exceptions take 55 % of the CPU time";
     assert_eq!(apart, ["60 % of the CPU time is in parse, calling strtol", takes]);
-    let alone = "throwing exceptions takes 20 % of the CPU time";
+    let alone = "exceptions take 20 % of the CPU time";
     assert!(says(80, &[("parse", 20)]).iter().any(|text| text == alone));
     assert!(!says(81, &[("parse", 19)]).iter().any(|text| text.contains("exceptions")));
+    // Of less than a tenth of a core it is not told.
+    assert!(!says(0, &[("parse", 9)]).iter().any(|text| text.contains("take")));
 }
 
 #[test]
 fn short_lived_threads_are_told_by_their_cpu_time_and_are_no_one_thread() {
-    for (ms, said) in [(30, true), (29, false)] {
+    let of_exited = |world: &mut World, name: &str, ms: u64| {
+        let thread = ThreadKey::unknown(1);
+        world.fact_of(thread, name, "start;tile", State::Run, ms * MS).cpu_hits = 30;
+    };
+    for (ms, others, said) in [(30, 70, true), (29, 71, false), (9, 9, false)] {
         let mut world = World::new();
-        let of_exited = |world: &mut World, ms: u64| {
-            let thread = ThreadKey::unknown(1);
-            world.fact_of(thread, "(exited)", "start;tile", State::Run, ms * MS).cpu_hits = 30;
-        };
-        of_exited(&mut world, ms);
-        world.fact("w", "start;work", State::Run, (100 - ms) * MS).cpu_hits = 70;
-        let says = says(&mut world);
-        let expected = "short-lived threads have 30 % of the CPU time";
-        assert_eq!(says.iter().any(|text| text == expected), said, "{says:?}");
+        of_exited(&mut world, "(exited)", ms);
+        world.fact("w", "start;work", State::Run, others * MS).cpu_hits = 70;
+        let found = found(&mut world);
+        let told = found.iter().find(|found| found.kind == Kind::ShortLived);
+        let expected = said.then_some(("short-lived threads have 30 % of all CPU time", 30 * MS));
+        assert_eq!(told.map(|found| (&*found.text, found.lost_ns)), expected, "{ms}");
     }
     let mut world = World::new();
-    let exited = ThreadKey::unknown(1);
-    world.fact_of(exited, "(exited)", "start;tile", State::Run, 90 * MS);
-    world.fact_of(exited, "pool-7", "start;tile", State::Run, 90 * MS);
-    world.fact("w", "start;work", State::Run, MS);
+    of_exited(&mut world, "(exited)", 90);
+    of_exited(&mut world, "tile-7", 90);
+    of_exited(&mut world, "pool-7", 90);
+    world.fact("pool-8", "start;work", State::Run, MS);
+    world.fact("pool-9", "start;work", State::Run, MS);
+    world.fact("w", "start;work", State::Run, 2 * MS);
     let projection = world.project(&Settings::default());
     let counts = projection.groups.iter().map(|of| (&*of.name, of.thread_count()));
-    let expected = [("(exited)", "exited threads"), ("pool-", "exited threads"), ("w", "1 thread")];
-    assert_eq!(counts.collect::<Vec<_>>(), expected.map(|(name, count)| (name, count.to_owned())));
-    assert_eq!(projection.busiest.expect("one runs").name.as_ref(), "w");
+    let mut counts: Vec<(&str, String)> = counts.collect();
+    counts.sort_unstable();
+    let expected = [
+        ("(exited)", "exited threads"),
+        ("pool-", "2+ threads"),
+        ("tile-", "exited threads"),
+        ("w", "1 thread"),
+    ];
+    assert_eq!(counts, expected.map(|(name, count)| (name, count.to_owned())));
+    assert_eq!(&*projection.busiest.expect("one runs").name, "w");
+}
+
+#[test]
+fn threads_that_exited_are_not_counted_among_all_of_a_group() {
+    let mut world = World::new();
+    for nth in 0..3 {
+        waits(&mut world, &format!("http-{nth}"), READS, State::Io, 100);
+    }
+    let text = says(&mut world).remove(0);
+    assert!(text.starts_with("all 3 http- threads wait"), "{text}");
+    world.fact_of(ThreadKey::unknown(1), "http-9", "start;other", State::Run, MS);
+    let text = says(&mut world).remove(0);
+    assert!(text.starts_with("3 http- threads wait"), "{text}");
 }
 
 #[test]
@@ -459,17 +487,31 @@ fn a_quota_that_stops_the_process_is_told() {
 
 #[test]
 fn who_else_uses_the_cores_is_told_where_they_are_all_in_use() {
-    for (cpu_percent, run, others) in [(90.0, 7, true), (89.0, 7, false), (100.0, 8, false)] {
+    let says = |cpu_percent: f64, run: u64, others: u64, threads: Option<&str>| {
         let mut world = World::new();
-        world.fact("w", "main", State::Run, run * 10 * MS);
+        Arc::make_mut(&mut world.session).cores_milli = 2_000;
+        world.fact("w", "main", State::Run, run * MS);
         world.fact("v", "main", State::Rdy, 90 * MS);
+        world.fact("hidden", "main", State::Run, others * MS);
         let mut snapshot = world.snapshot();
         snapshot.health.host = Some(HostLoad { cpu_percent, ..HostLoad::default() });
-        let text = &found_in(&mut world, &snapshot)[0].text;
-        let rest = if others { ", other processes use the rest" } else { "" };
-        let expected = format!("1 thread waits for a core, 0.{run} of 1 are used{rest}");
-        assert_eq!(*text, expected);
-    }
+        let pattern = threads.map(|text| regex::Regex::new(text).expect("a pattern"));
+        let threads = pattern.map_or(Filter::default(), Filter::set);
+        let settings = Settings { filters: Filters { threads, ..Filters::default() }, ..mine() };
+        let mut projection = world.project_with(&mut Projector::default(), &snapshot, &settings);
+        (projection.from, projection.till) = (0, 100 * MS);
+        let found = findings(&snapshot, &projection, 10_000_000, &|_| None, Wording::WHOLE);
+        found.first().expect("a sentence").sentence()
+    };
+    let waits = |used: &str| format!("waiting for a core is {used} of 2 are used");
+    let host =
+        |percent: u32| format!(", on a host that is {percent} % busy, mostly with other processes");
+    assert_eq!(says(90.0, 20, 0, None), waits("82 % of busy time, 0.2") + &host(90));
+    assert_eq!(says(89.0, 20, 0, None), waits("82 % of busy time, 0.2"));
+    assert_eq!(says(100.0, 85, 0, None), waits("51 % of busy time, 0.8") + &host(100));
+    // What is hidden by a filter uses the cores, too.
+    let shown = says(100.0, 20, 70, Some("^[vw]$"));
+    assert_eq!(shown, waits("82 % of busy time, 0.2"));
 }
 
 #[test]

@@ -294,18 +294,28 @@ fn threads_that_want_a_core_are_counted() {
     // One core; `elapsed` is 100 ns.
     for (ready, running, expected) in [
         (49, 0, ""),
-        (50, 0, "1 thread waits for a core, 0.0 of 1 are used"),
-        (60, 9, "1 thread waits for a core, 0.1 of 1 are used"),
+        (50, 0, "waiting for a core is 100 % of busy time, 0.0 of 1 are used"),
+        (60, 30, "waiting for a core is 67 % of busy time, 0.3 of 1 are used"),
         (100, 99, "1 thread waits for a core, 1.0 of 1 are used"),
         (100, 100, ""),
         (300, 100, "3 threads wait for a core, 1.0 of 1 are used"),
     ] {
         let mut moment = Moment::new();
         moment.threads.clear();
+        moment.world.facts.clear();
         moment.world.fact("w", "main", State::Run, running);
         moment.world.fact("w", "main", State::Rdy, ready);
         assert_eq!(moment.says(&at(Level::Mine)), expected, "{ready} ready, {running} running");
     }
+    // Less than half of the busy time.
+    let mut moment = Moment::new();
+    moment.threads.clear();
+    moment.world.facts.clear();
+    moment.world.fact("w", "main", State::Rdy, 60);
+    for function in ["load", "save"] {
+        moment.world.fact("w", &format!("main;{function};libc.so.6!read"), State::Io, 31);
+    }
+    assert_eq!(moment.says(&at(Level::Mine)), "");
 }
 
 #[test]
