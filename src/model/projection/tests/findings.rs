@@ -403,9 +403,9 @@ fn threads_that_exited_are_not_counted_among_all_of_a_group() {
     }
     let text = says(&mut world).remove(0);
     assert!(text.starts_with("all 3 http- threads wait"), "{text}");
-    world.fact_of(ThreadKey::unknown(1), "http-9", "start;other", State::Run, MS);
+    world.fact_of(ThreadKey::unknown(1), "http-9", READS, State::Io, MS);
     let text = says(&mut world).remove(0);
-    assert!(text.starts_with("3 http- threads wait"), "{text}");
+    assert!(text.starts_with("4 http- threads wait"), "{text}");
 }
 
 #[test]

@@ -308,14 +308,16 @@ fn threads_that_want_a_core_are_counted() {
         assert_eq!(moment.says(&at(Level::Mine)), expected, "{ready} ready, {running} running");
     }
     // Less than half of the busy time.
-    let mut moment = Moment::new();
-    moment.threads.clear();
-    moment.world.facts.clear();
-    moment.world.fact("w", "main", State::Rdy, 60);
-    for function in ["load", "save"] {
-        moment.world.fact("w", &format!("main;{function};libc.so.6!read"), State::Io, 31);
+    for (ready, expected) in [(60, ""), (100, "1 thread waits for a core, 0.0 of 1 are used")] {
+        let mut moment = Moment::new();
+        moment.threads.clear();
+        moment.world.facts.clear();
+        moment.world.fact("w", "main", State::Rdy, ready);
+        for function in ["load", "save", "list", "find"] {
+            moment.world.fact("w", &format!("main;{function};libc.so.6!read"), State::Io, 30);
+        }
+        assert_eq!(moment.says(&at(Level::Mine)), expected, "{ready} ready");
     }
-    assert_eq!(moment.says(&at(Level::Mine)), "");
 }
 
 #[test]
