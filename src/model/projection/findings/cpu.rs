@@ -11,14 +11,10 @@ use crate::model::vocabulary::state::State;
 const MUCH_CPU: f64 = 0.5;
 /// And from this one on where it is most of all busy time.
 const SOME_CPU: f64 = 0.1;
-/// Waiting for a core is worth a sentence where one thread does on average, or where this part of
-/// one does and that is this share of the busy time.
-const HALF_A_THREAD: f64 = 0.5;
-const MOSTLY_WAITS: f64 = 0.5;
 /// Other processes use most of the host where this share of its cores is in use, percent, and the
 /// target uses less than this share of those that it may use.
 const FULL_HOST: f64 = 90.0;
-const MINE: f64 = 0.45;
+const LITTLE_USED: f64 = 0.45;
 /// A thread that runs for this part of the time uses a whole core, at least for this long, ns.
 const WHOLE_CORE: f64 = 0.9;
 const WHOLE_CORE_FOR: u64 = 2 * SECOND;
@@ -76,10 +72,9 @@ impl Evidence<'_> {
         let (waiting, host) = (of(State::Rdy), self.snapshot.health.host.unwrap_or_default());
         let throttled = host.throttled_percent;
         let ready = total.states_ns[State::Rdy as usize];
-        let most = self.share(ready) >= MOSTLY_WAITS;
         let text = if throttled >= MUCH_THROTTLED {
             format!("the CPU quota stops the process in {throttled:.0} % of its periods, {used}")
-        } else if waiting > of(State::Run) && (waiting >= 1.0 || most && waiting >= HALF_A_THREAD) {
+        } else if waiting > of(State::Run) && (waiting >= 1.0 || self.is_most(ready)) {
             // Half of the threads that want a core wait for it.
             match waiting {
                 ..1.0 => format!("waiting for a core is {}, {used}", self.of_busy(ready)),
@@ -92,7 +87,7 @@ impl Evidence<'_> {
         let lost_ns = ready.max((throttled / 100.0 * elapsed as f64) as u64);
         let others = host.cpu_percent >= FULL_HOST
             && throttled < MUCH_THROTTLED
-            && self.all().cores(elapsed) < cores * MINE;
+            && self.all().cores(elapsed) < cores * LITTLE_USED;
         let before = format!(
             "on a host that is {:.0} % busy, mostly with other processes",
             host.cpu_percent

@@ -189,6 +189,12 @@ impl Evidence<'_> {
         ns as f64 / self.projection.elapsed().max(1) as f64
     }
 
+    /// Returns whether it is half of the busy time, and half a thread on average: what a program
+    /// mostly does that has one busy thread.
+    fn is_most(&self, ns: u64) -> bool {
+        self.share(ns) >= 0.5 && self.threads(ns) >= 0.5
+    }
+
     /// Formats the share: `84 % of busy time`.
     fn of_busy(&self, ns: u64) -> String {
         format!("{:.0} % of busy time", self.share(ns) * 100.0)

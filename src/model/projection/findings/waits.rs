@@ -25,12 +25,9 @@ const LONG_FOR_LOCK: Ns = SECOND / 20;
 const QUEUE: f64 = 1.0;
 /// From this share of the busy time on, waits in one function are worth a sentence, if they are as
 /// long or as many as for a lock, or if they wait for a disk; and if this many threads waited on
-/// average. Where they are most of the busy time, half a thread is many: short waits of one thread
-/// that does nothing else.
+/// average. Where they are most of the busy time, each may be short, too.
 const MUCH_IN_ONE_PLACE: f64 = 0.25;
 const WAITING_THREADS: f64 = 0.1;
-const MOST_IN_ONE_PLACE: f64 = 0.5;
-const HALF_A_THREAD: f64 = 0.5;
 
 impl Evidence<'_> {
     /// Says which threads wait for each other, and where.
@@ -298,8 +295,8 @@ impl Evidence<'_> {
             return Some(Finding { lost_ns, more, node, ..Finding::new(Kind::Hiccup, text) });
         }
         // Many threads may sleep a little all the time.
-        let most = self.share(wait.waited_ns) >= MOST_IN_ONE_PLACE && threads >= HALF_A_THREAD;
-        let queue = (threads >= QUEUE || most) && wait.state != State::Sleep;
+        let many = threads >= QUEUE || self.is_most(wait.waited_ns);
+        let queue = many && wait.state != State::Sleep;
         if !much || !(long || queue) {
             return None;
         }
