@@ -9,7 +9,7 @@ use crate::config::Screen;
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::projection::settings::{Level, Settings};
 use crate::model::projection::waits::{Answer, Asked};
-use crate::model::projection::{Projection, Projector, WokenThread};
+use crate::model::projection::{BusyThreads, Projection, Projector, WokenThread};
 use crate::model::vocabulary::wakeup::Wakeups;
 
 /// The view's configuration at the start.
@@ -110,7 +110,8 @@ impl Request {
             true => projector.project_with_trends(&self.snapshot, &self.settings),
             false => projector.project(&self.snapshot, &self.settings),
         };
-        Input::Projected(Box::new(Projected { request: self, projection }))
+        let busy_threads = projector.busy_threads(&self.snapshot);
+        Input::Projected(Box::new(Projected { request: self, projection, busy_threads }))
     }
 }
 
@@ -118,6 +119,7 @@ impl Request {
 pub struct Projected {
     pub request: Request,
     pub projection: Projection,
+    pub busy_threads: Arc<BusyThreads>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

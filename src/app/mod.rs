@@ -7,14 +7,13 @@
 //! view       what is displayed: snapshot, settings, projection, rows, selection
 //! row_path, rows, list  expansion and selection by path; rows of the tree; scrolling
 //! prompt, filters, picker, help   drawn over the view
-//! explain, activity, insight, title  the line about the selected row; those of the header
+//! explain, insight, title         the line about the selected row; those of the header
 //! short_names  names of functions in rows
 //! wakers     who woke the threads of a row
 //! looked_up  waits and wakeups that saved files keep
 //! trends     time of the visible rows over the range
 //! ```
 
-pub mod activity;
 pub mod event;
 pub mod explain;
 pub mod filters;
@@ -316,7 +315,6 @@ impl AppState {
         if snapshot.notice.is_some() && snapshot.notice != notice(&self.newest) {
             self.notice = snapshot.notice.as_ref().map(|n| (n.to_string(), Severity::Warning));
         }
-        self.view.activity.take(&snapshot);
         match &self.held {
             None => self.ask(snapshot.clone(), false),
             // Adds names that were found since; ids never change meaning.
@@ -359,7 +357,8 @@ impl AppState {
         self.request = None;
     }
 
-    fn show(&mut self, Projected { request, projection }: Projected) {
+    fn show(&mut self, projected: Projected) {
+        let Projected { request, projection, busy_threads } = projected;
         let other = self.held.as_ref().is_some_and(|held| !Arc::ptr_eq(held, &request.snapshot));
         if request.number != self.asked || other {
             self.view.spare = Some(Box::new(projection));
@@ -370,6 +369,7 @@ impl AppState {
             self.held = Some(request.snapshot.clone());
         }
         let height = usize::from(self.layout().rows);
+        self.view.busy_threads = busy_threads;
         self.view.show(request, projection, height);
         if let Some(search) = self.wider_search.take() {
             self.end_wider_search(search, height);

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use regex::Regex;
 
-use super::activity::Activity;
 use super::event::Request;
 use super::list::{List, Step};
 use super::row_path::{Expanded, Path, RowKey};
@@ -16,7 +15,8 @@ use crate::model::facts::tables::Location;
 use crate::model::projection::settings::{Range, Settings};
 use crate::model::projection::waits::Answer;
 use crate::model::projection::{
-    Method, Ordered, Projection, RowOf, RowTrend, Siblings, Totals, confidence, heaviest,
+    BusyThreads, Method, Ordered, Projection, RowOf, RowTrend, Siblings, Totals, confidence,
+    heaviest,
 };
 use crate::model::vocabulary::frame::{SECOND, ThreadKey};
 use crate::model::vocabulary::role::Role;
@@ -56,7 +56,7 @@ pub struct View {
     pub(super) selected_method: Option<RowKey>,
     pub short_names: bool,
     pub search: Option<Regex>,
-    pub activity: Activity,
+    pub busy_threads: Arc<BusyThreads>,
     /// The displayed projection was requested with trends.
     pub(super) asked_for_trends: bool,
     pub(super) trends: Trends,
@@ -86,7 +86,7 @@ impl View {
             selected_method: None,
             short_names: true,
             search: None,
-            activity: Activity::default(),
+            busy_threads: Arc::default(),
             asked_for_trends: false,
             trends: Trends::default(),
             waits: HashMap::new(),

@@ -7,6 +7,7 @@
 //! allocation, exceptions functions that allocate, and that throw
 //! exit                   where a stack leaves the user's code
 //! busy_time              sums of facts by exit, and of what memory took
+//! busy_threads           busy threads in each second of the last ten minutes
 //! common_waits           where threads wait most
 //! group, units           groups of threads, roll-ups of functions; filter: hides stacks and frames
 //! group_parts            the groups of a range with their threads
@@ -37,6 +38,7 @@
 mod allocation;
 mod base_marks;
 mod bursts;
+mod busy_threads;
 mod busy_time;
 mod collapse;
 mod columns;
@@ -101,6 +103,7 @@ use crate::model::vocabulary::frame::{Ns, ThreadKey, ThreadKind};
 
 pub(in crate::model) use base_marks::mark as base_mark;
 pub use bursts::Bursts;
+pub use busy_threads::BusyThreads;
 pub use collapse::{Chain, chain, heaviest, is_drawn, is_small, swallowed_by};
 pub use common_waits::{Busy, CommonWait};
 pub use confidence::{Confidence, HITS_NEEDED, confidence, seconds_for_one_percent};

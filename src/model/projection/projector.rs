@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use super::busy_threads::BusyThreads;
 use super::common_waits::Busy;
 use super::now::Now;
 use super::totals::Totals;
@@ -26,8 +27,7 @@ pub fn project(snapshot: &Snapshot, settings: &Settings) -> Projection {
 #[derive(Default)]
 pub struct Projector {
     session: Option<Arc<Session>>,
-    /// The settings that affect frames and stacks, and those that affect groups only, as text.
-    rules: (String, String),
+    rules: Rules,
     pub(super) rows: rows::Rows,
     pub(super) verdicts: filter::Verdicts,
     pub(super) groups: group::Groups,
@@ -39,6 +39,16 @@ pub struct Projector {
     /// Of an earlier projection; as [`Projection::seen`].
     seen: Vec<(u32, u32)>,
     trend: Option<trend::Trend>,
+    busy_threads: Arc<BusyThreads>,
+}
+
+/// The settings that cached results depend on, as text.
+#[derive(Default)]
+struct Rules {
+    frames: String,
+    groups: String,
+    /// What is idle.
+    idle: String,
 }
 
 impl Projector {
@@ -238,10 +248,20 @@ impl Projector {
         projection
     }
 
+    /// Returns the busy threads of each second up to `snapshot`, which was projected last.
+    pub fn busy_threads(&mut self, snapshot: &Snapshot) -> Arc<BusyThreads> {
+        if self.busy_threads.is_behind(snapshot) {
+            Arc::make_mut(&mut self.busy_threads).read(snapshot, &self.verdicts);
+        }
+        self.busy_threads.clone()
+    }
+
     /// Drops stale data and adds new frames and threads.
     pub(super) fn update(&mut self, snapshot: &Snapshot, settings: &Settings) {
         if !self.session.as_ref().is_some_and(|known| Arc::ptr_eq(known, &snapshot.session)) {
-            *self = Projector { session: Some(snapshot.session.clone()), ..Projector::default() };
+            let session = snapshot.session.clone();
+            let busy_threads = BusyThreads::new(session.started).into();
+            *self = Projector { session: Some(session), busy_threads, ..Projector::default() };
         }
         let filters = &settings.filters;
         let frames = (
@@ -255,19 +275,27 @@ impl Projector {
             Grouping::Frame(pattern) => Some(pattern),
             _ => None,
         };
-        let rules = format!("{by_frame:?} {frames:?} {:?} {:?}", settings.idle_at, settings.whose);
-        let of_groups = format!("{:?} {:?}", settings.grouping, settings.rename);
+        let idle = format!("{:?} {:?} {:?}", settings.idle_at, settings.whose, filters.interesting);
+        let rules = Rules {
+            frames: format!("{by_frame:?} {frames:?} {idle}"),
+            groups: format!("{:?} {:?}", settings.grouping, settings.rename),
+            idle,
+        };
         let change = self.rows.update(&snapshot.tables);
         self.rows.roll_up(settings.roll_up);
-        if self.rules.1 != of_groups {
-            self.rules.1 = of_groups;
+        if self.rules.groups != rules.groups {
             self.groups.forget();
         }
-        let change = match self.rules.0 == rules {
+        if self.rules.idle != rules.idle || change == rows::Change::Roles {
+            self.busy_threads = BusyThreads::new(snapshot.session.started).into();
+        } else if change == rows::Change::Names {
+            Arc::make_mut(&mut self.busy_threads).forget_unsettled();
+        }
+        let change = match self.rules.frames == rules.frames {
             true => change,
             false => rows::Change::Roles,
         };
-        self.rules.0 = rules;
+        self.rules = rules;
         match change {
             rows::Change::Nothing => {}
             rows::Change::Names => self.verdicts.forget_paths(),

@@ -1,5 +1,6 @@
 //! Each rule of a projection, on an example small enough to compute by hand.
 
+mod busy_threads;
 mod chains;
 mod filters;
 mod findings;

@@ -1,0 +1,142 @@
+//! Busy threads in each second of the last ten minutes, for the history line.
+
+use std::collections::VecDeque;
+
+use super::filter::Verdicts;
+use crate::model::facts::snapshot::Snapshot;
+use crate::model::projection::settings::Range;
+use crate::model::vocabulary::frame::{Ns, SECOND};
+
+/// Seconds stored: the oldest bar on the screen begins before the oldest of
+/// [`BusyThreads::SECONDS`].
+const KEPT: usize = 2 * BusyThreads::SECONDS;
+
+/// One figure per whole second of the session.
+#[derive(Clone, Debug, Default)]
+pub struct BusyThreads {
+    /// Average threads per second that did not wait for work, oldest first; the last is of the
+    /// second before [`BusyThreads::till`].
+    averages: VecDeque<f32>,
+    /// The session's maximum up to and including each second.
+    peaks: VecDeque<f32>,
+    /// Seconds of the session read so far.
+    read: u64,
+    /// Of these, those whose frames had all their names. Without a name a wait for work is not
+    /// known as one.
+    settled: u64,
+    started: Ns,
+}
+
+impl BusyThreads {
+    /// Seconds remembered: history has buckets of one second for this range.
+    pub const SECONDS: usize = 600;
+
+    pub(super) fn new(started: Ns) -> BusyThreads {
+        BusyThreads { started, ..BusyThreads::default() }
+    }
+
+    /// Returns whether [`BusyThreads::read`] would change anything.
+    pub(super) fn is_behind(&self, snapshot: &Snapshot) -> bool {
+        self.read < self.ended(snapshot)
+    }
+
+    /// Drops the seconds in which some frames had no name yet.
+    pub(super) fn forget_unsettled(&mut self) {
+        let unsettled = (self.read - self.settled) as usize;
+        self.averages.truncate(self.averages.len().saturating_sub(unsettled));
+        self.peaks.truncate(self.averages.len());
+        self.read = self.settled;
+    }
+
+    /// Reads the seconds that ended since the last snapshot. `verdicts`: of the snapshot's stacks.
+    pub(super) fn read(&mut self, snapshot: &Snapshot, verdicts: &Verdicts) {
+        let ended = self.ended(snapshot);
+        let from = ended.saturating_sub(BusyThreads::SECONDS as u64);
+        if self.read < from {
+            // Too much time passed since the last reading: the stored figures would stand at wrong
+            // seconds.
+            self.read = from;
+            self.averages.clear();
+            self.peaks.clear();
+        }
+        let tables = &snapshot.tables;
+        while self.read < ended {
+            self.read += 1;
+            let mut busy_ns = 0u64;
+            snapshot.history.read(Range::Rolling(SECOND), self.till(), &mut |key, weights| {
+                let state = key.state.resolve(tables.futex_kind(key.stack));
+                let path = verdicts.of_stack(key.stack);
+                if weights.wall_ns > 0 && !path.is_idle(tables.kind(key.name), state) {
+                    busy_ns += weights.wall_ns;
+                }
+            });
+            let busy = busy_ns as f32 / SECOND as f32;
+            self.averages.push_back(busy);
+            self.peaks.push_back(self.peaks.back().map_or(busy, |peak| peak.max(busy)));
+            if self.averages.len() > KEPT {
+                self.averages.pop_front();
+                self.peaks.pop_front();
+            }
+        }
+        if !snapshot.health.naming {
+            self.settled = self.read;
+        }
+    }
+
+    /// Returns the whole seconds of the session up to the snapshot.
+    fn ended(&self, snapshot: &Snapshot) -> u64 {
+        snapshot.at.saturating_sub(self.started) / SECOND
+    }
+
+    /// Returns the end of the newest second.
+    fn till(&self) -> Ns {
+        self.started + self.read * SECOND
+    }
+
+    /// Returns the second of the session that contains `at`.
+    pub fn second(&self, at: Ns) -> u64 {
+        at.saturating_sub(self.started) / SECOND
+    }
+
+    /// Returns the first second that begins at `at` or later.
+    pub fn second_from(&self, at: Ns) -> u64 {
+        at.saturating_sub(self.started).div_ceil(SECOND)
+    }
+
+    /// Returns the whole seconds of the session up to `at` that were read.
+    pub fn seconds(&self, at: Ns) -> u64 {
+        self.second(at).min(self.read)
+    }
+
+    /// Returns the maximum of the seconds `from..till` of the session; `None` if none of them is
+    /// known.
+    pub fn highest(&self, from: u64, till: u64) -> Option<f32> {
+        let first = self.read - self.averages.len() as u64;
+        let (from, till) = (from.max(first), till.min(self.read));
+        (from < till).then(|| {
+            let range = (from - first) as usize..(till - first) as usize;
+            self.averages.range(range).copied().fold(0.0, f32::max)
+        })
+    }
+
+    /// Returns the threads that a full bar stands for in a line that ends before the second `till`:
+    /// 1, 2, 5, 10, ... The scale never shrinks, so past bars keep their height until a higher one
+    /// appears.
+    pub fn scale(&self, till: u64) -> f32 {
+        let first = self.read - self.averages.len() as u64;
+        let peak = till
+            .checked_sub(first + 1)
+            .and_then(|at| self.peaks.get(at as usize))
+            .copied()
+            .unwrap_or(0.0);
+        let mut unit = 1.0;
+        // A bound for the loop: more threads than fit into 32 bits are impossible.
+        while unit < 1e10 {
+            if let Some(step) = [1.0, 2.0, 5.0].into_iter().find(|step| peak <= step * unit) {
+                return step * unit;
+            }
+            unit *= 10.0;
+        }
+        unit
+    }
+}

@@ -1,0 +1,116 @@
+//! Busy threads in each second.
+
+use regex::Regex;
+
+use super::*;
+use crate::model::facts::history::Parts;
+use crate::model::facts::packed::Packed;
+use crate::model::vocabulary::frame::SECOND;
+
+/// A snapshot at the end of the last of these seconds, given as numbers of the world's facts.
+fn snapshot(world: &mut World, seconds: &[&[usize]]) -> Snapshot {
+    let bucket = |(nth, facts): (u64, &&[usize])| {
+        let facts = facts.iter().map(|fact| world.facts[*fact]).collect();
+        Packed::new(nth * SECOND, (nth + 1) * SECOND, facts)
+    };
+    let sealed = (0..).zip(seconds).map(bucket).collect();
+    let at = seconds.len() as u64 * SECOND;
+    let parts = Parts { started: 0, at, sealed, open: Vec::new(), cumulative: Vec::new() };
+    let history = History::from_parts(parts).expect("buckets in order");
+    Snapshot { at, history, ..world.snapshot() }
+}
+
+/// Returns the busy threads of each second up to the snapshot, and the number of a full bar.
+fn busy(
+    projector: &mut Projector,
+    snapshot: &Snapshot,
+    settings: &Settings,
+) -> (Vec<Option<f32>>, f32) {
+    projector.project(snapshot, settings);
+    let busy = projector.busy_threads(snapshot);
+    let seconds = busy.seconds(snapshot.at);
+    ((0..seconds).map(|second| busy.highest(second, second + 1)).collect(), busy.scale(seconds))
+}
+
+#[test]
+fn threads_that_wait_for_work_are_not_counted() {
+    let mut world = World::new();
+    world.fact("accept", "main;uv_run;epoll_wait", State::Poll, SECOND);
+    world.fact("pool", "start;tokio::runtime::blocking::pool::Inner::run", State::Wait, SECOND);
+    world.fact("~G1 Service", "", State::Wait, SECOND);
+    world.fact("own", "main;answer;pthread_cond_wait", State::Wait, SECOND);
+    world.fact("recv", "main;answer;recv", State::Io, SECOND / 2);
+    world.fact("hot", "main;work", State::Run, SECOND / 4);
+    world.fact("sleeps", "main;retry;nanosleep", State::Sleep, SECOND);
+    let seconds: [&[usize]; 4] = [&[0, 1, 2], &[0, 1, 2, 3, 4, 5], &[], &[0, 5, 6]];
+    let snapshot = snapshot(&mut world, &seconds);
+    for settings in [Settings::default(), Settings { idle: true, ..Settings::default() }] {
+        let (seconds, full) = busy(&mut Projector::default(), &snapshot, &settings);
+        assert_eq!(seconds, [0.0, 1.75, 0.0, 1.25].map(Some));
+        assert_eq!(full, 2.0);
+    }
+    // No filter hides what the program was doing.
+    let filters = Filters { focus: Filter::set(Regex::new("hot").unwrap()), ..Filters::default() };
+    let settings = Settings { filters, ..Settings::default() };
+    let (seconds, _) = busy(&mut Projector::default(), &snapshot, &settings);
+    assert_eq!(seconds[1], Some(1.75));
+}
+
+#[test]
+fn seconds_are_read_again_once_frames_have_names() {
+    let mut world = World::new();
+    let waits = RawFrame::new(FrameCode::Code { file: FileId(2), offset: 0, exact: false });
+    let main = world.frame("main");
+    let stack = world.interner.stack(&[waits, main]);
+    world.fact("hot", "main;work", State::Run, SECOND);
+    world.fact("pool", "main", State::Wait, SECOND);
+    let named = world.facts[1].0;
+    world.facts[1].0 = FactKey::new(named.thread, named.name, stack, named.state);
+    let mut projector = Projector::default();
+    let settings = Settings::default();
+    let mut at = |world: &mut World, seconds: &[&[usize]], naming| {
+        let mut snapshot = snapshot(world, seconds);
+        snapshot.health.naming = naming;
+        busy(&mut projector, &snapshot, &settings)
+    };
+    assert_eq!(at(&mut world, &[&[0]], false), (vec![Some(1.0)], 1.0));
+    assert_eq!(at(&mut world, &[&[0], &[0, 1]], true), (vec![Some(1.0), Some(2.0)], 2.0));
+    let name = Location::named("uv__io_poll", FrameKind::Native);
+    world.interner.set_named(waits, Named::known(vec![name]));
+    // It waits for work, in both seconds, and the scale is that of what is known now.
+    let seconds: [&[usize]; 3] = [&[0], &[0, 1], &[1]];
+    assert_eq!(at(&mut world, &seconds, false), (vec![Some(1.0), Some(1.0), Some(0.0)], 1.0));
+}
+
+#[test]
+fn what_the_user_calls_idle_is_not_counted_in_the_past_either() {
+    let mut world = World::new();
+    world.fact("own", "main;take;pthread_cond_wait", State::Wait, SECOND);
+    let snapshot = snapshot(&mut world, &[&[0], &[0]]);
+    let mut projector = Projector::default();
+    let before = Settings::default();
+    let idle = Settings { idle_at: vec![Regex::new("^take$").unwrap()], ..Settings::default() };
+    for (settings, average) in [(&before, 1.0), (&idle, 0.0), (&before, 1.0)] {
+        assert_eq!(busy(&mut projector, &snapshot, settings).0, [Some(average); 2]);
+    }
+}
+
+#[test]
+fn ten_minutes_are_remembered_and_a_gap_is_none() {
+    let mut world = World::new();
+    world.fact("hot", "main;work", State::Run, SECOND);
+    let second: &[usize] = &[0];
+    let mut projector = Projector::default();
+    let settings = Settings::default();
+    let seconds = |found: &[Option<f32>]| found.iter().filter(|second| second.is_some()).count();
+    let early = snapshot(&mut world, &[second; 10]);
+    assert_eq!(seconds(&busy(&mut projector, &early, &settings).0), 10);
+    // The screen was frozen for longer than is remembered.
+    let late = snapshot(&mut world, &[second; 1_000]);
+    let (found, _) = busy(&mut projector, &late, &settings);
+    assert_eq!((found.len(), seconds(&found)), (1_000, BusyThreads::SECONDS));
+    assert_eq!((found[399], found[400]), (None, Some(1.0)));
+    // An older one that is still shown has the seconds that it had.
+    let (found, _) = busy(&mut projector, &early, &settings);
+    assert_eq!((found.len(), seconds(&found)), (10, 0));
+}
