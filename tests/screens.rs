@@ -103,13 +103,19 @@ fn a_virtual_machine() {
 #[test]
 fn what_keeps_the_target_from_its_cores_is_told() {
     for (name, mut world, load) in [
-        ("busy-host", World::shop(), (97.4, 12.2, 0.0)),
-        ("quota", World::shop(), (49.0, 0.4, 43.2)),
-        ("jvm-busy-host", World::jvm(), (88.0, 3.0, 5.0)),
+        ("busy-host", World::shop(), (97.4, 12.2, 0.0, 4.9)),
+        ("quota", World::shop(), (49.0, 0.4, 43.2, 0.0)),
+        ("steal", World::shop(), (97.4, 3.0, 0.0, 31.5)),
+        ("jvm-busy-host", World::jvm(), (88.0, 3.0, 5.0, 0.0)),
     ] {
         let mut snapshot = world.run(40 * SECOND).snapshot();
-        snapshot.health.host =
-            Some(HostLoad { cpu_percent: load.0, waiting: load.1, throttled_percent: load.2 });
+        snapshot.health.host = Some(HostLoad {
+            cpu_percent: load.0,
+            waiting: load.1,
+            throttled_percent: load.2,
+            stolen_percent: load.3,
+            ..HostLoad::default()
+        });
         let mut live = Live::new(80, 24, AppConfig::default());
         live.send(Input::Snapshot(Arc::new(snapshot)));
         golden(&format!("{name}-80x24.txt"), &live.screen());

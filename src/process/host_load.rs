@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::time::{Duration, Instant};
 
+use super::busy_processes::BusyProcesses;
 use super::cgroup;
 use crate::model::vocabulary::host_load::HostLoad;
 
@@ -19,6 +20,7 @@ const BYTES_MAX: u64 = 4096;
 pub struct HostMeter {
     /// Oldest first.
     readings: VecDeque<Reading>,
+    processes: BusyProcesses,
 }
 
 /// What the kernel had counted at one moment.
@@ -35,14 +37,16 @@ struct Reading {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Cores {
     busy: u64,
+    /// Part of `busy`.
+    stolen: u64,
     all: u64,
     count: u32,
 }
 
 impl HostMeter {
     /// Returns the load of the last seconds, as of now or at most a second ago; `None` if /proc
-    /// does not tell. `pid`: the process whose quota counts.
-    pub fn load(&mut self, pid: Option<u32>) -> Option<HostLoad> {
+    /// does not tell. `targets`: the watched processes; the quota of the first counts.
+    pub fn load(&mut self, targets: &[u32]) -> Option<HostLoad> {
         let now = Instant::now();
         if self.readings.back().is_none_or(|last| now.duration_since(last.at) >= EVERY) {
             let reading = Reading {
@@ -50,14 +54,16 @@ impl HostMeter {
                 cores: cores(&read("/proc/stat")?)?,
                 // This thread runs, too.
                 runnable: runnable(&read("/proc/loadavg")?)?.saturating_sub(1),
-                periods: pid.and_then(cgroup::periods_of),
+                periods: targets.first().and_then(|pid| cgroup::periods_of(*pid)),
             };
             self.readings.push_back(reading);
             while self.readings.len() > 2 && now.duration_since(self.readings[1].at) >= SPAN {
                 self.readings.pop_front();
             }
         }
-        load(self.readings.make_contiguous())
+        let load = load(self.readings.make_contiguous())?;
+        let busiest = self.processes.busiest(load.is_full(), targets, now);
+        Some(HostLoad { busiest, ..load })
     }
 }
 
@@ -68,6 +74,10 @@ fn load(readings: &[Reading]) -> Option<HostLoad> {
     if all == 0 {
         return None;
     }
+    let [stolen, busy] = [|cores: Cores| cores.stolen, |cores: Cores| cores.busy]
+        .map(|of| of(last.cores).saturating_sub(of(first.cores)));
+    let ticks = last.at.duration_since(first.at).as_secs_f64()
+        * rustix::param::clock_ticks_per_second() as f64;
     let percent = |part: u64, all: u64| part.min(all) as f64 / all.max(1) as f64 * 100.0;
     let waiting = |reading: &Reading| reading.runnable.saturating_sub(reading.cores.count);
     let throttled = first.periods.zip(last.periods).map(|(before, now)| {
@@ -75,9 +85,12 @@ fn load(readings: &[Reading]) -> Option<HostLoad> {
         percent(part, now.all.saturating_sub(before.all))
     });
     Some(HostLoad {
-        cpu_percent: percent(last.cores.busy.saturating_sub(first.cores.busy), all),
+        cpu_percent: percent(busy, all),
+        used_cores: busy.saturating_sub(stolen) as f64 / ticks.max(1.0),
+        stolen_percent: percent(stolen, all),
         waiting: readings.iter().map(waiting).sum::<u32>() as f64 / readings.len() as f64,
         throttled_percent: throttled.unwrap_or(0.0),
+        busiest: None,
     })
 }
 
@@ -101,7 +114,8 @@ fn cores(stat: &str) -> Option<Cores> {
     let count = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
     let listed = stat.lines().skip(1).take_while(|line| line.starts_with("cpu")).count() as u32;
     // A long list is cut off.
-    Some(Cores { busy: all.saturating_sub(idle), all, count: listed.max(count) })
+    let stolen = *ticks.get(7)?;
+    Some(Cores { busy: all.saturating_sub(idle), stolen, all, count: listed.max(count) })
 }
 
 /// Reads the fourth field of /proc/loadavg: `2/345`.
@@ -118,7 +132,7 @@ mod tests {
     #[test]
     fn files_of_proc_are_read() {
         let cores = cores(STAT).expect("it is /proc/stat");
-        assert_eq!((cores.busy, cores.all), (175, 1015));
+        assert_eq!((cores.busy, cores.stolen, cores.all), (175, 5, 1015));
         assert!(cores.count >= 2);
         assert_eq!(runnable("0.63 0.44 0.45 3/258 28370\n"), Some(3));
         for broken in ["", "cpu", "cpu  1 2 3", "cpu  a b c d e f g h", "intr 7"] {
@@ -129,23 +143,40 @@ mod tests {
         }
     }
 
-    fn reading(busy: u64, all: u64, runnable: u32, periods: Option<(u64, u64)>) -> Reading {
+    /// `cores`: busy, stolen and all ticks.
+    fn reading(
+        at: Instant,
+        cores: [u64; 3],
+        runnable: u32,
+        periods: Option<(u64, u64)>,
+    ) -> Reading {
+        let [busy, stolen, all] = cores;
         let periods = periods.map(|(throttled, all)| cgroup::Periods { throttled, all });
-        Reading { at: Instant::now(), cores: Cores { busy, all, count: 2 }, runnable, periods }
+        Reading { at, cores: Cores { busy, stolen, all, count: 2 }, runnable, periods }
     }
 
     #[test]
     fn figures_are_those_between_two_readings() {
-        let readings =
-            [reading(100, 1000, 2, Some((5, 100))), reading(400, 1400, 7, Some((25, 140)))];
+        let at = Instant::now();
+        // Two cores for two seconds have this many ticks.
+        let all = 4 * rustix::param::clock_ticks_per_second();
+        let second = [100 + all / 4 * 3, 10 + all / 4, 1000 + all];
+        let readings = [
+            reading(at, [100, 10, 1000], 2, Some((5, 100))),
+            reading(at + Duration::from_secs(2), second, 7, Some((25, 140))),
+        ];
         let load = load(&readings).expect("two readings");
         // Five threads of seven want one of two cores, at one of two readings.
         let found = (load.cpu_percent, load.waiting, load.throttled_percent);
         assert_eq!(found, (75.0, 2.5, 50.0));
+        assert_eq!((load.stolen_percent, load.used_cores), (25.0, 1.0));
         assert!(super::load(&readings[..1]).is_none());
         assert_eq!(
-            super::load(&[reading(0, 1, 0, None), reading(0, 2, 0, Some((9, 9)))])
-                .map(|load| load.throttled_percent),
+            super::load(&[
+                reading(at, [0, 0, 1], 0, None),
+                reading(at, [0, 0, 2], 0, Some((9, 9)))
+            ])
+            .map(|load| load.throttled_percent),
             Some(0.0)
         );
     }
@@ -153,12 +184,12 @@ mod tests {
     #[test]
     fn this_host_tells_its_load() {
         let mut meter = HostMeter::default();
-        assert!(meter.load(Some(std::process::id())).is_none(), "one reading is not enough");
+        assert!(meter.load(&[std::process::id()]).is_none(), "one reading is not enough");
         meter.readings[0].at -= EVERY;
         let all = || cores(&read("/proc/stat").expect("a file")).expect("figures").all;
         let before = meter.readings[0].cores.all;
         while all() == before {}
-        let load = meter.load(None).expect("time has passed");
+        let load = meter.load(&[]).expect("time has passed");
         assert!((0.0..=100.0).contains(&load.cpu_percent), "{load:?}");
     }
 }

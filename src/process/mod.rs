@@ -2,6 +2,7 @@
 //! target and is untrusted: lengths are bounded, loops capped.
 
 pub mod blockers;
+mod busy_processes;
 pub mod cgroup;
 pub mod code_generations;
 pub mod fatal_signals;

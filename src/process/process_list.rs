@@ -46,13 +46,9 @@ pub struct ProcessRow {
 /// Returns all processes this user can see, by pid: without kernel threads, ended processes, and
 /// sampletop itself.
 pub fn processes() -> Vec<ProcessRow> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let users = users(&read(Path::new("/etc/passwd"), 1 << 20).unwrap_or_default());
     let tick = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
-    let mut rows: Vec<ProcessRow> = entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
-        .take(PROCESSES_CAP)
+    let mut rows: Vec<ProcessRow> = pids()
         .filter(|pid| *pid != std::process::id())
         .filter_map(|pid| row(pid, tick, &users))
         .collect();
@@ -60,10 +56,21 @@ pub fn processes() -> Vec<ProcessRow> {
     rows
 }
 
+/// Returns the ids of all processes that this user can see.
+pub fn pids() -> impl Iterator<Item = u32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).take(PROCESSES_CAP)
+}
+
+/// Reads /proc/PID/stat; `None` if there is no such process.
+pub fn stat(pid: u32) -> Option<Stat> {
+    Stat::parse(&read(&Path::new("/proc").join(pid.to_string()).join("stat"), 4096)?)
+}
+
 /// Reads one process; `None` when it ended meanwhile or cannot be watched.
 fn row(pid: u32, tick: u64, users: &HashMap<u32, String>) -> Option<ProcessRow> {
     let place = Path::new("/proc").join(pid.to_string());
-    let stat = Stat::parse(&read(&place.join("stat"), 4096)?)?;
+    let stat = stat(pid)?;
     if stat.is_kernel_thread() || stat.has_ended() {
         return None;
     }
@@ -96,18 +103,15 @@ pub struct Proc;
 
 impl Processes for Proc {
     fn all(&mut self) -> Vec<u32> {
-        let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-        let numbers =
-            entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        numbers.take(PROCESSES_CAP).collect()
+        pids().collect()
     }
 
     fn read(&mut self, pid: u32) -> Option<Found> {
-        let place = Path::new("/proc").join(pid.to_string());
-        let stat = Stat::parse(&read(&place.join("stat"), 4096)?)?;
+        let stat = stat(pid)?;
         let watchable = !stat.is_kernel_thread() && !stat.has_ended();
         let arguments = if watchable {
-            read(&place.join("cmdline"), COMMAND_CAP + 1).unwrap_or_default()
+            let path = Path::new("/proc").join(pid.to_string()).join("cmdline");
+            read(&path, COMMAND_CAP + 1).unwrap_or_default()
         } else {
             Vec::new()
         };
@@ -132,9 +136,7 @@ impl Processes for Proc {
             .ok()?;
         let written =
             std::fs::metadata(path).ok()?.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
-        let stat =
-            Stat::parse(&read(&Path::new("/proc").join(format!("{pid}")).join("stat"), 4096)?)?;
-        let started = unix_ns_of(stat.start);
+        let started = unix_ns_of(stat(pid)?.start);
         (started <= i128::try_from(written.as_nanos()).ok()? + STARTS_ARE_ROUGH).then_some(pid)
     }
 }
@@ -142,10 +144,7 @@ impl Processes for Proc {
 /// Returns this process, its parent, and so on outward.
 pub fn lineage() -> Vec<u32> {
     let mut line = vec![std::process::id()];
-    let parent = |pid: u32| {
-        Stat::parse(&read(&Path::new("/proc").join(pid.to_string()).join("stat"), 4096)?)
-    };
-    while let Some(stat) = line.last().and_then(|pid| parent(*pid)).filter(|stat| stat.parent > 0) {
+    while let Some(stat) = line.last().and_then(|pid| stat(*pid)).filter(|stat| stat.parent > 0) {
         // A circle can only come from a reused pid.
         if line.len() > 1_000 || line.contains(&stat.parent) {
             break;

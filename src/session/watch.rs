@@ -361,14 +361,15 @@ fn conditions(
     Box::new(move || {
         let status = status();
         let targets = list.targets(|pid| names.runtime(pid));
-        let living = targets.iter().find(|target| target.ended.is_none());
+        let living = targets.iter().filter(|target| target.ended.is_none());
+        let living: Vec<u32> = living.map(|target| target.pid).collect();
         let notices: Vec<String> =
             list.notice().into_iter().chain(status.notice).chain(names.notice()).collect();
         Conditions {
             capture: status.backend.as_str().into(),
             notice: (!notices.is_empty()).then(|| notices.join("; ").into()),
             kernel_visible: status.kernel_visible,
-            host: host.load(living.map(|target| target.pid)),
+            host: host.load(&living),
             targets,
             stopped: stopped.load(Ordering::Relaxed),
             interval_ns: status.interval_asked,

@@ -56,6 +56,8 @@ const MIN_NAME: usize = 8;
 const TITLE_NAMES: usize = 3;
 /// The host's use of its cores is told from this share on, percent.
 const BUSY_HOST: f64 = 50.0;
+/// And what the hypervisor took of them.
+const MUCH_STOLEN: f64 = 5.0;
 /// The collectors' share of the target's CPU time is told from this share on, percent.
 const MANY_COLLECTIONS: f64 = 5.0;
 /// And if they use this part of a core: of a program at rest a share says nothing.
@@ -197,6 +199,9 @@ fn conditions(snapshot: &Snapshot, projection: &Projection) -> String {
         }
         if host.waiting >= 1.0 {
             parts.push(format!("queue {:.0}", host.waiting));
+        }
+        if host.stolen_percent >= MUCH_STOLEN {
+            parts.push(format!("steal {:.0} %", host.stolen_percent));
         }
         if host.throttled_percent >= 1.0 {
             parts.push(format!("throttled {:.0} %", host.throttled_percent));

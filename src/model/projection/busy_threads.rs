@@ -11,6 +11,10 @@ use crate::model::vocabulary::frame::{Ns, SECOND};
 /// [`BusyThreads::SECONDS`].
 const KEPT: usize = 2 * BusyThreads::SECONDS;
 
+/// A thread that is busy all the time may have a little more than a second in one of them: facts
+/// are booked by ticks.
+const ROUNDING: f32 = 1.01;
+
 /// One figure per whole second of the session.
 #[derive(Clone, Debug, Default)]
 pub struct BusyThreads {
@@ -132,7 +136,8 @@ impl BusyThreads {
         let mut unit = 1.0;
         // A bound for the loop: more threads than fit into 32 bits are impossible.
         while unit < 1e10 {
-            if let Some(step) = [1.0, 2.0, 5.0].into_iter().find(|step| peak <= step * unit) {
+            let fits = |step: &f32| peak <= step * unit * ROUNDING;
+            if let Some(step) = [1.0, 2.0, 5.0].into_iter().find(fits) {
                 return step * unit;
             }
             unit *= 10.0;

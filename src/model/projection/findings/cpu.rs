@@ -4,6 +4,7 @@ use super::{Evidence, Finding, Kind, More};
 use crate::model::projection::settings::Metric;
 use crate::model::projection::{HITS_NEEDED, Hottest, Totals};
 use crate::model::vocabulary::frame::SECOND;
+use crate::model::vocabulary::host_load::BusiestProcesses;
 use crate::model::vocabulary::role::Role;
 use crate::model::vocabulary::state::State;
 
@@ -11,9 +12,8 @@ use crate::model::vocabulary::state::State;
 const MUCH_CPU: f64 = 0.5;
 /// And from this one on where it is most of all busy time.
 const SOME_CPU: f64 = 0.1;
-/// Other processes use most of the host where this share of its cores is in use, percent, and the
-/// target uses less than this share of those that it may use.
-const FULL_HOST: f64 = 90.0;
+/// Other processes use most of a full host where the target uses less than this share of the cores
+/// that it may use.
 const LITTLE_USED: f64 = 0.45;
 /// A thread that runs for this part of the time uses a whole core, at least for this long, ns.
 const WHOLE_CORE: f64 = 0.9;
@@ -35,6 +35,8 @@ const MANY_FAULTS: f64 = 0.2;
 /// The CPU quota is worth a sentence where it stops the process in this share of its periods,
 /// percent.
 const MUCH_THROTTLED: f64 = 10.0;
+/// The same of time that the hypervisor gave to other machines, percent of all cores.
+const MUCH_STOLEN: f64 = 10.0;
 
 impl Evidence<'_> {
     /// Returns what the CPU time says. `named`: enough names are known.
@@ -59,7 +61,8 @@ impl Evidence<'_> {
         [self.cores(), hot, thread].into_iter().chain(others).flatten().collect()
     }
 
-    /// Says that threads want more cores than there are, or that a quota keeps them from running.
+    /// Says that threads want more cores than there are, or that a quota or the hypervisor keeps
+    /// them from running.
     fn cores(&self) -> Option<Finding> {
         let (total, elapsed) = (&self.projection.busy.total, self.projection.elapsed());
         let cores = (self.snapshot.session.cores_milli as f64 / 1000.0).max(0.1);
@@ -70,10 +73,13 @@ impl Evidence<'_> {
         let used =
             format!("{:.1} of {} are used", total.cores(elapsed), (cores * 10.0).round() / 10.0);
         let (waiting, host) = (of(State::Rdy), self.snapshot.health.host.unwrap_or_default());
-        let throttled = host.throttled_percent;
+        let (throttled, stolen) = (host.throttled_percent, host.stolen_percent);
         let ready = total.states_ns[State::Rdy as usize];
+        let wants_ns = ready + total.states_ns[State::Run as usize];
         let text = if throttled >= MUCH_THROTTLED {
             format!("the CPU quota stops the process in {throttled:.0} % of its periods, {used}")
+        } else if stolen >= MUCH_STOLEN && self.is_most(wants_ns) {
+            format!("the hypervisor takes {stolen:.0} % of the cores' time (steal), {used}")
         } else if waiting > of(State::Run) && (waiting >= 1.0 || self.is_most(ready)) {
             // Half of the threads that want a core wait for it.
             match waiting {
@@ -84,15 +90,17 @@ impl Evidence<'_> {
         } else {
             return None;
         };
-        let lost_ns = ready.max((throttled / 100.0 * elapsed as f64) as u64);
-        let others = host.cpu_percent >= FULL_HOST
-            && throttled < MUCH_THROTTLED
-            && self.all().cores(elapsed) < cores * LITTLE_USED;
-        let before = format!(
-            "on a host that is {:.0} % busy, mostly with other processes",
-            host.cpu_percent
-        );
-        let more = others.then(|| More { before, ..More::default() });
+        let part = |percent: f64, ns: u64| (percent / 100.0 * ns as f64) as u64;
+        let lost_ns = ready.max(part(throttled, elapsed)).max(part(stolen, wants_ns));
+        let own = self.all().cores(elapsed);
+        let others = host.is_full() && throttled < MUCH_THROTTLED && own < cores * LITTLE_USED;
+        let most = |busiest: &BusiestProcesses| busiest.cores * 2.0 >= host.used_cores - own;
+        let who = match host.busiest.filter(most) {
+            Some(busiest) => busiest.to_string(),
+            None => "other processes".into(),
+        };
+        let before = format!("on a host that is {:.0} % busy, mostly with {who}", host.cpu_percent);
+        let more = (others && stolen < MUCH_STOLEN).then(|| More { before, ..More::default() });
         Some(Finding { lost_ns, more, ..Finding::new(Kind::Cores, text) })
     }
 

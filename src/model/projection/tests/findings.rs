@@ -6,8 +6,8 @@ use crate::model::facts::tables::{Blocker, Holder};
 use crate::model::projection::settings::{Grouping, Level};
 use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::event::Syscall;
-use crate::model::vocabulary::frame::{Ns, SECOND};
-use crate::model::vocabulary::host_load::HostLoad;
+use crate::model::vocabulary::frame::{Ns, RawName, SECOND};
+use crate::model::vocabulary::host_load::{BusiestProcesses, HostLoad};
 use crate::model::vocabulary::peer::{Peer, PeerActivity, PeerProcess};
 use crate::model::vocabulary::waits_for::WaitsFor;
 
@@ -486,23 +486,65 @@ fn a_quota_that_stops_the_process_is_told() {
 }
 
 #[test]
-fn who_else_uses_the_cores_is_told_where_they_are_all_in_use() {
-    let says = |cpu_percent: f64, run: u64, others: u64, threads: Option<&str>| {
+fn time_that_the_hypervisor_takes_is_told() {
+    // What the threads do, and the part of the cores' time that is taken, percent.
+    for (state, stolen_percent, said) in [
+        (State::Run, 10.0, true),
+        (State::Rdy, 10.0, true),
+        (State::Run, 9.9, false),
+        (State::Io, 50.0, false),
+    ] {
         let mut world = World::new();
-        Arc::make_mut(&mut world.session).cores_milli = 2_000;
-        world.fact("w", "main", State::Run, run * MS);
-        world.fact("v", "main", State::Rdy, 90 * MS);
-        world.fact("hidden", "main", State::Run, others * MS);
+        world.fact("w", "main", state, 60);
+        world.fact("v", "main", State::Io, 40);
         let mut snapshot = world.snapshot();
-        snapshot.health.host = Some(HostLoad { cpu_percent, ..HostLoad::default() });
-        let pattern = threads.map(|text| regex::Regex::new(text).expect("a pattern"));
-        let threads = pattern.map_or(Filter::default(), Filter::set);
-        let settings = Settings { filters: Filters { threads, ..Filters::default() }, ..mine() };
-        let mut projection = world.project_with(&mut Projector::default(), &snapshot, &settings);
-        (projection.from, projection.till) = (0, 100 * MS);
+        // The cores that others use are not the cause.
+        snapshot.health.host =
+            Some(HostLoad { stolen_percent, cpu_percent: 100.0, ..HostLoad::default() });
+        let projection = world.project_with(&mut Projector::default(), &snapshot, &mine());
         let found = findings(&snapshot, &projection, 10_000_000, &|_| None, Wording::WHOLE);
-        found.first().expect("a sentence").sentence()
+        let begins = "the hypervisor takes 10 % of the cores' time (steal), 0.";
+        let steal = found.iter().find(|found| found.text.contains("steal"));
+        assert_eq!(steal.is_some(), said, "{state:?}, {stolen_percent}: {found:?}");
+        assert!(steal.is_none_or(|found| found.text.starts_with(begins) && found.more.is_none()));
+    }
+}
+
+/// Returns the first sentence about two threads, of which one runs for `run` ms and one wants a
+/// core for 90 of 100 ms, and one that runs for `others` ms.
+fn says_on_host(host: HostLoad, run: u64, others: u64, threads: Option<&str>) -> String {
+    let mut world = World::new();
+    Arc::make_mut(&mut world.session).cores_milli = 2_000;
+    world.fact("w", "main", State::Run, run * MS);
+    world.fact("v", "main", State::Rdy, 90 * MS);
+    world.fact("hidden", "main", State::Run, others * MS);
+    let mut snapshot = world.snapshot();
+    snapshot.health.host = Some(host);
+    let pattern = threads.map(|text| regex::Regex::new(text).expect("a pattern"));
+    let threads = pattern.map_or(Filter::default(), Filter::set);
+    let settings = Settings { filters: Filters { threads, ..Filters::default() }, ..mine() };
+    let mut projection = world.project_with(&mut Projector::default(), &snapshot, &settings);
+    (projection.from, projection.till) = (0, 100 * MS);
+    let found = findings(&snapshot, &projection, 10_000_000, &|_| None, Wording::WHOLE);
+    found.first().expect("a sentence").sentence()
+}
+
+#[test]
+fn who_else_uses_the_cores_is_told_where_they_are_all_in_use() {
+    let name = RawName::new(b"ffmpeg");
+    let busiest = |count, cores| Some(BusiestProcesses { name, count, pid: 812, cores });
+    let says = |cpu_percent: f64, run: u64, others: u64, threads: Option<&str>| {
+        says_on_host(HostLoad { cpu_percent, ..HostLoad::default() }, run, others, threads)
     };
+    let named = |busiest| {
+        let host = HostLoad { cpu_percent: 100.0, used_cores: 2.0, busiest, ..HostLoad::default() };
+        let sentence = says_on_host(host, 20, 0, None);
+        sentence.rsplit_once("mostly with ").map(|(_, who)| who.to_owned())
+    };
+    // The target itself uses 0.2 of 2.
+    assert_eq!(named(busiest(1, 0.9)).as_deref(), Some("ffmpeg[812]"));
+    assert_eq!(named(busiest(8, 0.9)).as_deref(), Some("ffmpeg (8 processes)"));
+    assert_eq!(named(busiest(1, 0.89)).as_deref(), Some("other processes"));
     let waits = |used: &str| format!("waiting for a core is {used} of 2 are used");
     let host =
         |percent: u32| format!(", on a host that is {percent} % busy, mostly with other processes");
