@@ -59,6 +59,18 @@ fn threads_that_want_more_cores_say_so() {
 }
 
 #[test]
+fn the_processes_that_use_a_full_host_are_named() {
+    let neighbour = build("incidents.cpp", "cores", &["-O2"]);
+    // Each has six threads: at least three for each core, beside one of the service.
+    let cores = std::thread::available_parallelism().expect("a number").get();
+    let count = (cores / 2).max(2);
+    let _neighbours: Vec<Running> =
+        (0..count).map(|_| Running::start(&neighbour, &["cores", "-"])).collect();
+    let host = format!("% busy, mostly with incidents-cores ({count} processes)");
+    first_screen("hot", "web", &["waiting for a core", &host]);
+}
+
+#[test]
 fn a_convoy_is_named_with_the_function_that_wants_the_lock() {
     let said = "20 threads wait for one mutex";
     let held = "held by warmer in ";
