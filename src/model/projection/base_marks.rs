@@ -272,6 +272,8 @@ pub(in crate::model) fn mark(location: &Location, role: Role) -> BaseMark {
         Role::Wait => return BaseMark::Parks,
         Role::Runtime if runs_tasks.is_match(name) => return BaseMark::Job,
         Role::Runtime if starts.is_match(name) => return BaseMark::Starts,
+        // Its threads have few functions of their own; where scripts run there are many.
+        Role::Runtime if is_native && is_node(&location.module) => return BaseMark::Foreign,
         Role::Runtime => return BaseMark::Neutral,
         Role::Library if is_child_wait(location) => return BaseMark::Neutral,
         Role::Library if is_native && is_standard_library(location) && plain(name) == "join" => {
@@ -400,6 +402,11 @@ fn is_of_pool(location: &Location) -> bool {
     let module = &*location.module;
     ["libomp.so", "libiomp5.so"].iter().any(|name| module.starts_with(name))
         || ["/tokio-1", "/rayon-core-1"].iter().any(|place| file.contains(place))
+}
+
+/// Returns whether it is Node or its library.
+fn is_node(module: &str) -> bool {
+    matches!(module, "node" | "nodejs") || module.starts_with("libnode.so")
 }
 
 /// Removes type arguments: `<std::sync::Barrier>::wait` -> `std::sync::Barrier::wait`.

@@ -11,9 +11,8 @@ use crate::model::vocabulary::frame::{Ns, SECOND};
 /// [`BusyThreads::SECONDS`].
 const KEPT: usize = 2 * BusyThreads::SECONDS;
 
-/// A thread that is busy all the time may have a little more than a second in one of them: facts
-/// are booked by ticks.
-const ROUNDING: f32 = 1.01;
+/// The maximum is shown with one decimal: what is shown as 1.0 fills a bar of 1.
+const ROUNDING: f32 = 0.05;
 
 /// One figure per whole second of the session.
 #[derive(Clone, Debug, Default)]
@@ -136,7 +135,7 @@ impl BusyThreads {
         let mut unit = 1.0;
         // A bound for the loop: more threads than fit into 32 bits are impossible.
         while unit < 1e10 {
-            let fits = |step: &f32| peak <= step * unit * ROUNDING;
+            let fits = |step: &f32| peak < step * unit + ROUNDING;
             if let Some(step) = [1.0, 2.0, 5.0].into_iter().find(fits) {
                 return step * unit;
             }

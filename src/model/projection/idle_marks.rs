@@ -100,7 +100,7 @@ const PLUMBING: &[&str] = &[
     r"std::(__atomic_wait_\w+|__detail::__\w*wait\w*)(<.*>)?",
     r"(boost::)?asio::detail::(conditionally_enabled_event|posix_event|std_event)::wait[a-z_]*(<.*>)?",
     r"boost::(condition_variable|thread)::.*wait[a-z_]*",
-    r"uv_cond_(timed)?wait|uv_sem_wait|g_cond_wait(_until)?|g_async_queue_(timeout_)?pop(_intern)?(_unlocked)?|g_poll",
+    r"uv__?(cond_(timed)?wait|sem_wait)|g_cond_wait(_until)?|g_async_queue_(timeout_)?pop(_intern)?(_unlocked)?|g_poll",
     r"g_main_context_poll(_unlocked)?|epoll_dispatch|epoll_poll|QWaitCondition(Private)?::wait(_relative)?",
     r"tbb::.*(wait|semaphore|futex)[A-Za-z_:]*",
     r"Monitor::(wait(_without_safepoint_check)?|IWait)|Object(Monitor|Synchronizer)::wait|JVM_MonitorWait|Unsafe_Park",

@@ -155,7 +155,11 @@ mod tests {
             let (module, name) = text.split_once('!').unwrap_or(("shop", text));
             let is_java = name.contains('.') && !name.contains("::");
             let kind = if is_java { FrameKind::Java } else { FrameKind::Native };
-            let origin = if module == "shop" { Origin::Unknown } else { Origin::Library };
+            let origin = match module {
+                "shop" => Origin::Unknown,
+                "node" => Origin::Runtime,
+                _ => Origin::Library,
+            };
             let location = Location { module: module.into(), ..Location::named(name, kind) };
             base.below(mark(&location, role(&location, origin)))
         });
@@ -174,6 +178,9 @@ mod tests {
             &["shop::start::{lambda()#1}::operator()"],
             &["bioProcessBackgroundJobs"],
             &["worker", "Queue::wait_for_task"],
+            &["node!node::(anonymous namespace)::PlatformWorkerThread", "node!uv_cond_wait"],
+            &["node!worker", "node!uv_cond_wait"],
+            &["node!node::inspector::StartIoThreadMain", "node!uv_sem_wait", "node!uv__sem_wait"],
             &["main", "Server::wait_for_shutdown"],
             &["main", "__libc_pause"],
             &["Worker::threadMain", "Worker::nextJob"],
@@ -242,6 +249,13 @@ mod tests {
             &["libx.so!pool_run", "shop::on_reply", "pthread_cond_wait"],
             &["shop::serve_all", "libx.so!query", "pthread_cond_wait"],
             &["handle_request", "pthread_cond_wait"],
+            &[
+                "node!worker",
+                "node!uv__queue_work",
+                "node!node::ThreadPoolWork::ScheduleWork()::{lambda(uv_work_s*)#1}::_FUN",
+                "node!node::zlib::Deflate",
+                "node!uv_cond_wait",
+            ],
             &["handle_request", "delay_ms", "clock_nanosleep"],
             &["shop::main::{{closure}}", "Pool::get_connection", "pthread_cond_wait"],
             &["java.lang.Thread.run", "shop.Request.run", "java.lang.Thread.sleep"],

@@ -49,6 +49,14 @@ fn threads_that_wait_for_work_are_not_counted() {
         assert_eq!(seconds, [0.0, 1.75, 0.0, 1.25].map(Some));
         assert_eq!(full, 2.0);
     }
+    // A maximum that is shown as 2.0 fills the bar.
+    for (more, full) in [(48, 2.0), (52, 5.0)] {
+        world.facts[4].1.wall_ns = SECOND / 2 + SECOND / 4 + more * SECOND / 1_000;
+        let snapshot = self::snapshot(&mut world, &seconds);
+        let found = busy(&mut Projector::default(), &snapshot, &Settings::default());
+        assert_eq!(found.1, full, "{found:?}");
+    }
+    world.facts[4].1.wall_ns = SECOND / 2;
     // No filter hides what the program was doing.
     let filters = Filters { focus: Filter::set(Regex::new("hot").unwrap()), ..Filters::default() };
     let settings = Settings { filters, ..Settings::default() };
