@@ -94,6 +94,12 @@ fn time_in_the_allocator_is_named_with_who_allocates() {
 }
 
 #[test]
+fn a_lock_of_the_kernel_is_no_disk() {
+    let cause = ["Screen::resize", " lock ", "12 window threads wait for mmap_lock (memory map)"];
+    first_screen("mmap", "window", &cause);
+}
+
+#[test]
 fn a_slow_disk_is_named_with_who_writes() {
     first_screen("fsync", "books", &["book", "Ledger::commit", "fsync"]);
 }

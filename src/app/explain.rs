@@ -65,7 +65,7 @@ fn group_threads(view: &View) -> Vec<Arc<str>> {
 
 fn now(view: &View, snapshot: &Snapshot) -> Option<Now> {
     let inside = inside(view, snapshot);
-    let state = |t: &ThreadNow| t.state.resolve(snapshot.tables.futex_kind(t.stack));
+    let state = |t: &ThreadNow| snapshot.tables.state(t.state, t.stack);
     // Waiting threads first, of these the one that has waited longest.
     let thread =
         inside.iter().min_by_key(|t| (matches!(state(t), State::Run | State::Rdy), t.since))?;

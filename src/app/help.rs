@@ -34,7 +34,7 @@ const LEGEND: &[(&str, &str)] = &[
     ("+ 11 rows", "rows with less than 0.5 % each; the line opens"),
     ("run", "on a core"),
     ("rdy", "wants a core"),
-    ("lock", "waits for a mutex or a read-write lock"),
+    ("lock", "waits for a mutex, a read-write lock or a lock of the kernel"),
     ("wait", "waits for a condition, a queue, another thread"),
     ("io", "read, write, connect, fsync, poll of one descriptor"),
     ("poll", "epoll, select, accept: waits for work, hidden as idle (i shows it)"),

@@ -11,8 +11,10 @@
 //   full     six threads wait in Journal::append for room in a queue that nobody drains
 //   alloc    two threads spend their time in Encoder::encode, in the allocator
 //   fsync    two threads write in Ledger::commit to the file of the second argument
+//   mmap     twelve threads map and unmap memory in Screen::resize, in one address space
 //   idle     nothing at all
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -139,11 +141,22 @@ struct Ledger {
     }
 };
 
+struct Screen {
+    OWN void resize() {
+        const size_t size = 4 << 20;
+        void *pixels = mmap(0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (pixels == MAP_FAILED) _exit(1);
+        memset(pixels, 1, size);
+        munmap(pixels, size);
+    }
+};
+
 OWN static void serve(Router &router, bool for_ever) { router.parse(for_ever); rest(20); }
 OWN static void play(Mixer &mixer) { mixer.mix(); rest(0); }
 OWN static void show(Cache &cache) { cache.lookup(); rest(1); }
 OWN static void print(Report &report) { report.total(); rest(0); }
 OWN static void order(Journal &journal) { journal.append(1); rest(0); }
+OWN static void draw(Screen &screen) { screen.resize(); sum = sum + 1; }
 OWN static void stream(Encoder &encoder) { encoder.encode(); sum = sum + 1; }
 OWN static void book(Ledger &ledger) { ledger.commit(); rest(0); }
 OWN static void checkout(Basket &basket) { basket.price(); rest(0); }
@@ -180,6 +193,8 @@ int main(int, char **args) {
         static Journal journal;
         for (int i = 0; i < 6; i++) named("till", [] { for (;;) order(journal); });
     }
+    if (!strcmp(args[1], "mmap"))
+        for (int i = 0; i < 12; i++) named("window", [] { Screen screen; for (;;) draw(screen); });
     if (!strcmp(args[1], "alloc"))
         for (int i = 0; i < 2; i++) named("codec", [] { Encoder encoder; for (;;) stream(encoder); });
     if (!strcmp(args[1], "fsync"))

@@ -190,7 +190,7 @@ fn build_dump(
                 thread: now.thread,
                 name: Arc::clone(tables.name(now.name)),
                 kind: tables.kind(now.name),
-                state: now.state.resolve(tables.futex_kind(now.stack)),
+                state: tables.state(now.state, now.stack),
                 waits_for: waits.get(&now.thread).map(|answer| match redactor {
                     Some(redactor) => redactor.waits_for(answer.asked.call, &answer.waits_for),
                     None => answer.waits_for.clone(),

@@ -95,7 +95,7 @@ pub fn waits(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         let own = &node.own;
         let tables = &report.snapshot.tables;
         let state = match thread {
-            Some(fact) => Some(fact.state.resolve(tables.futex_kind(fact.stack))),
+            Some(fact) => Some(tables.state(fact.state, fact.stack)),
             None => own.main_state(Metric::Wall).map(|(state, _)| state),
         };
         let mut line = format!(

@@ -85,6 +85,7 @@ fn locks_that_keep_no_owner_are_listed_and_joins_are_not() {
     assert!(locks(&projection).is_empty(), "another thread's end is no lock");
     let lock = WaitsFor { what: "lock", object: "0x10".into(), ..WaitsFor::default() };
     projection.busy.waits = vec![CommonWait {
+        kernel_lock: None,
         place: vec![fixture::location("touch").into()],
         by: None,
         state: State::Lock,

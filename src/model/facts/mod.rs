@@ -11,7 +11,7 @@
 //! tables       interned stacks and names of frames; interner writes them
 //! tick_rhythm  the intervals achieved
 //! snapshot     an immutable view of all of it
-//! futex        the kind of a futex wait, by its callers
+//! futex        the kind of a futex wait, by its callers; kernel_lock: locks of the kernel
 //! observed_waits  what threads waited for, by look-ups beside the sampling
 //! redacted     roles of functions in replaced names
 //! ```
@@ -23,6 +23,7 @@ pub mod fact_table;
 pub mod futex;
 pub mod history;
 pub mod interner;
+pub mod kernel_lock;
 pub mod observed_waits;
 pub mod packed;
 pub mod recorder;

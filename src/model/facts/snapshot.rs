@@ -238,7 +238,7 @@ impl Snapshot {
     pub fn threads_by_state(&self) -> [u32; State::COUNT] {
         let mut counts = [0; State::COUNT];
         for thread in self.threads.iter() {
-            let state = thread.state.resolve(self.tables.futex_kind(thread.stack));
+            let state = self.tables.state(thread.state, thread.stack);
             counts[state as usize] += 1;
         }
         counts

@@ -10,10 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::model::facts::chunks::Chunks;
+use crate::model::facts::kernel_lock::KernelLock;
 use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::frame::{FrameCode, Marker, RawFrame, ThreadKey, ThreadKind};
 use crate::model::vocabulary::role::Origins;
-use crate::model::vocabulary::state::FutexKind;
+use crate::model::vocabulary::state::{FutexKind, RawState, State};
 
 /// A whole stack: a node of the prefix tree. 0 is the empty stack.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -345,6 +346,23 @@ impl Tables {
     /// known.
     pub fn futex_kind(&self, stack: StackId) -> FutexKind {
         self.futex.get(stack.0 as usize).copied().unwrap_or_default()
+    }
+
+    /// Returns the state of a thread with this stack. One that waits for a lock of the kernel is
+    /// uninterruptible too.
+    pub fn state(&self, state: RawState, stack: StackId) -> State {
+        match state {
+            RawState::Known(State::Disk) if self.kernel_lock(stack).is_some() => State::Lock,
+            RawState::Known(state) => state,
+            futex => futex.resolve(self.futex_kind(stack)),
+        }
+    }
+
+    /// Returns the lock of the kernel for which an uninterruptible thread with this stack waits.
+    pub fn kernel_lock(&self, stack: StackId) -> Option<KernelLock> {
+        let innermost = self.named(self.top(stack)).locations.last()?;
+        let is_kernel = innermost.kind == FrameKind::Kernel;
+        is_kernel.then(|| KernelLock::of(&innermost.function)).flatten()
     }
 
     /// Returns what a thread waited for, where that is known.

@@ -67,7 +67,7 @@ impl BusyThreads {
             self.read += 1;
             let mut busy_ns = 0u64;
             snapshot.history.read(Range::Rolling(SECOND), self.till(), &mut |key, weights| {
-                let state = key.state.resolve(tables.futex_kind(key.stack));
+                let state = tables.state(key.state, key.stack);
                 let path = verdicts.of_stack(key.stack);
                 if weights.wall_ns > 0 && !path.is_idle(tables.kind(key.name), state) {
                     busy_ns += weights.wall_ns;

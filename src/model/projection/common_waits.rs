@@ -16,6 +16,7 @@ use super::observed::{CommonObject, most_common};
 use super::places::{Place, Places, is_same_place};
 use super::rows::Rows;
 use super::totals::Totals;
+use crate::model::facts::kernel_lock::KernelLock;
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::{Location, NameId};
 use crate::model::projection::settings::Metric;
@@ -37,6 +38,8 @@ pub struct CommonWait {
     pub by: Option<Arc<Location>>,
     /// The state of most of that time.
     pub state: State,
+    /// Of the kernel, for which they waited in most of the stacks' time.
+    pub kernel_lock: Option<KernelLock>,
     /// Thread time waited in the range, ns.
     pub waited_ns: u64,
     /// The part of it for which the lock and its holder are known, ns.
@@ -196,7 +199,7 @@ impl Busy {
             let stack = shown.cells[cell as usize].stack;
             let place = places.of(stack);
             let now = snapshot.threads.iter().filter(|thread| {
-                let state = thread.state.resolve(snapshot.tables.futex_kind(thread.stack));
+                let state = snapshot.tables.state(thread.state, thread.stack);
                 !matches!(state, State::Run | State::Rdy | State::Stopped)
                     && exits.number(thread.stack) == Some(sum.exit)
                     && shown_threads.contains(&thread.thread)
@@ -215,6 +218,7 @@ impl Busy {
                 place: places.place(&place),
                 by: exits.of(stack).by().map(|location| rows.location(location).clone()),
                 state: by_state.main_state(Metric::Wall).map_or(State::Wait, |(state, _)| state),
+                kernel_lock: snapshot.tables.kernel_lock(stack),
                 waited_ns: sum.waited_ns,
                 locked_ns: sum.locked_ns,
                 longest_ns: sum.longest_ns,

@@ -15,7 +15,7 @@ use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::{NameId, StackId};
 use crate::model::projection::settings::{Grouping, Level, Metric, Settings};
 use crate::model::vocabulary::frame::{Ns, ThreadKey, ThreadKind};
-use crate::model::vocabulary::state::{RawState, State};
+use crate::model::vocabulary::state::State;
 use crate::model::vocabulary::thread_name_rules::is_collector;
 
 /// One stack in one group. Its time is apart: most readers need no more than this.
@@ -434,10 +434,7 @@ impl<'a> Reader<'a> {
     /// thread is a runtime's own. `path`: the result for its stack.
     fn place(&mut self, key: &FactKey, path: &Path, weights: &Weights) -> Option<(Placed, bool)> {
         let stack = self.stack(key);
-        let state = match key.state {
-            RawState::Known(state) => state,
-            futex => futex.resolve(self.snapshot.tables.futex_kind(stack)),
-        };
+        let state = self.snapshot.tables.state(key.state, stack);
         if let Some(trend) = &mut self.trend {
             trend.count(state, weights);
         }

@@ -74,7 +74,7 @@ pub(super) fn holders(
         let now = by_thread.get(&thread)?;
         let place = places.of(now.stack);
         let by = places.exit_of(now.stack).map(|location| rows.location(location).clone());
-        let state = now.state.resolve(tables.futex_kind(now.stack));
+        let state = tables.state(now.state, now.stack);
         let holder = HolderNow {
             thread,
             name: tables.name(now.name).clone(),

@@ -47,7 +47,7 @@ impl Now {
         // By process and address: the number of threads, and the first of them.
         let mut locks: BTreeMap<(u32, u64), (u32, Ns, ThreadKey)> = BTreeMap::new();
         for thread in &*snapshot.threads {
-            let state = thread.state.resolve(snapshot.tables.futex_kind(thread.stack));
+            let state = snapshot.tables.state(thread.state, thread.stack);
             let kind = snapshot.tables.kind(thread.name);
             match verdicts.of_stack(thread.stack).is_idle(kind, state) {
                 true => now.idle += 1,

@@ -4,6 +4,7 @@ mod busy_threads;
 mod chains;
 mod filters;
 mod findings;
+mod kernel_locks;
 mod label;
 mod locks;
 mod mine;

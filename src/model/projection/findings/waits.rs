@@ -371,6 +371,12 @@ impl Evidence<'_> {
         let listed = if said.is_empty() { all.iter().collect() } else { said };
         let common = most_common(listed.iter().map(|(times, waits)| (*times, waits)));
         let others = few || common.as_ref().is_some_and(|(_, others)| *others);
+        if let Some(lock) = wait.kernel_lock.filter(|_| wait.state == State::Lock) {
+            let call = common.as_ref().map(|(common, _)| &common.waits_for);
+            let file = call.map(|call| &*call.object).filter(|file| !others && !file.is_empty());
+            let within = call.map_or(String::new(), |call| format!(" in {}", call.what));
+            return format!(" for {}{within}", lock.text(file));
+        }
         let others = if others { " and others" } else { "" };
         match (wait.state, common.map(|(common, _)| common)) {
             (State::Sleep, _) => String::new(),
@@ -432,7 +438,7 @@ impl Evidence<'_> {
         if waited < LONG {
             return None;
         }
-        let state = thread.state.resolve(self.snapshot.tables.futex_kind(thread.stack));
+        let state = self.snapshot.tables.state(thread.state, thread.stack);
         let what = match self.waits_for(thread) {
             Some(waits) if waits.what != "futex" => waits.to_string(),
             _ => state.word().to_owned(),

@@ -82,7 +82,7 @@ impl Asked {
     /// Returns the wait in which `thread` was last seen; `None` if it runs or its system call is
     /// unknown.
     pub fn of(snapshot: &Snapshot, thread: &ThreadNow) -> Option<Asked> {
-        let state = thread.state.resolve(snapshot.tables.futex_kind(thread.stack));
+        let state = snapshot.tables.state(thread.state, thread.stack);
         if matches!(state, State::Run | State::Rdy | State::Stopped) {
             return None;
         }

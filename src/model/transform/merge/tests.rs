@@ -127,7 +127,7 @@ fn sums_of(snapshot: &Snapshot, range: Range, sums: &mut Sums) -> (Ns, Ns) {
         let frames = tables.frames_innermost_first(key.stack);
         let frames: Vec<&str> =
             frames.map(|frame| &*tables.named(frame).locations[0].function).collect();
-        let state = key.state.resolve(tables.futex_kind(key.stack)).word();
+        let state = tables.state(key.state, key.stack).word();
         let key =
             (key.thread.tid, tables.name(key.name).to_string(), frames.join(";"), state.to_owned());
         // Start times are compared elsewhere: of equally long waits in two profiles either may be
