@@ -2,10 +2,12 @@
 
 use std::collections::VecDeque;
 
+use rustc_hash::FxHashMap;
+
 use super::filter::Verdicts;
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::projection::settings::Range;
-use crate::model::vocabulary::frame::{Ns, SECOND};
+use crate::model::vocabulary::frame::{Ns, SECOND, ThreadKey};
 
 /// Seconds stored: the oldest bar on the screen begins before the oldest of
 /// [`BusyThreads::SECONDS`].
@@ -63,17 +65,23 @@ impl BusyThreads {
             self.peaks.clear();
         }
         let tables = &snapshot.tables;
+        let mut of_threads: FxHashMap<ThreadKey, u64> = FxHashMap::default();
         while self.read < ended {
             self.read += 1;
-            let mut busy_ns = 0u64;
+            of_threads.clear();
             snapshot.history.read(Range::Rolling(SECOND), self.till(), &mut |key, weights| {
                 let state = tables.state(key.state, key.stack);
                 let path = verdicts.of_stack(key.stack);
                 if weights.wall_ns > 0 && !path.is_idle(tables.kind(key.name), state) {
-                    busy_ns += weights.wall_ns;
+                    *of_threads.entry(key.thread).or_default() += weights.wall_ns;
                 }
             });
-            let busy = busy_ns as f32 / SECOND as f32;
+            // Time is booked to the second in which it was observed, which may be a later one.
+            let of_second = |(thread, ns): (&ThreadKey, &u64)| match thread.is_unknown() {
+                true => *ns,
+                false => (*ns).min(SECOND),
+            };
+            let busy = of_threads.iter().map(of_second).sum::<u64>() as f32 / SECOND as f32;
             self.averages.push_back(busy);
             self.peaks.push_back(self.peaks.back().map_or(busy, |peak| peak.max(busy)));
             if self.averages.len() > KEPT {

@@ -65,6 +65,20 @@ fn threads_that_wait_for_work_are_not_counted() {
 }
 
 #[test]
+fn a_thread_is_busy_for_a_second_at_most() {
+    let mut world = World::new();
+    world.fact("own", "main;answer;pthread_cond_wait", State::Wait, SECOND);
+    world.fact("own", "main;work", State::Run, SECOND / 2);
+    world.fact("rest", "main;work", State::Run, SECOND / 2);
+    let exited = ThreadKey { pid: 1, tid: 0, start: 0 };
+    assert!(exited.is_unknown());
+    world.fact_of(exited, "(exited)", "main;work", State::Run, 3 * SECOND);
+    let snapshot = snapshot(&mut world, &[&[0, 1, 2], &[3]]);
+    let (found, _) = busy(&mut Projector::default(), &snapshot, &Settings::default());
+    assert_eq!(found, [Some(1.5), Some(3.0)], "those that exited are many");
+}
+
+#[test]
 fn seconds_are_read_again_once_frames_have_names() {
     let mut world = World::new();
     let waits = RawFrame::new(FrameCode::Code { file: FileId(2), offset: 0, exact: false });
