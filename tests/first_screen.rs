@@ -10,10 +10,21 @@ use pty::Session;
 /// Starts the service and returns its first screen that shows all of `cause`, with `group` in the
 /// first row. (Until names are there, threads that wait for work are rows too.)
 fn first_screen(incident: &str, group: &str, cause: &[&str]) -> String {
+    first_screen_after(incident, group, cause, |_| {})
+}
+
+/// Does the same; `before` gets the process's id before it is watched.
+fn first_screen_after(
+    incident: &str,
+    group: &str,
+    cause: &[&str],
+    before: impl FnOnce(u32),
+) -> String {
     let program = build("incidents.cpp", incident, &["-O2", "-g", "-fno-optimize-sibling-calls"]);
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let file = dir.path().join("ledger").display().to_string();
     let target = Running::start(&program, &[incident, &file]);
+    before(target.pid());
     let mut session = Session::start(&["-p", &target.pid().to_string()], 24, 80, dir.path());
     let screen = session.wait_for(incident, |screen| {
         let is_first =
@@ -102,6 +113,15 @@ fn a_lock_of_the_kernel_is_no_disk() {
 #[test]
 fn a_slow_disk_is_named_with_who_writes() {
     first_screen("fsync", "books", &["book", "Ledger::commit", "fsync"]);
+}
+
+#[test]
+fn a_stopped_service_says_so() {
+    let cause = ["stopped by a signal or a debugger: 100 % of busy time", " stopped "];
+    first_screen_after("idle", "", &cause, |pid| {
+        let pid = rustix::process::Pid::from_raw(pid as i32).expect("a process id");
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("stopped");
+    });
 }
 
 #[test]

@@ -79,6 +79,21 @@ pub fn periods_of(pid: u32) -> Option<Periods> {
         .max_by_key(|periods| periods.throttled)
 }
 
+/// Returns whether `pid`'s group or one around it is frozen, as by `docker pause`.
+pub fn is_frozen(pid: u32) -> bool {
+    let Some(groups) = read(&format!("/proc/{pid}/cgroup")) else { return false };
+    let unified = path_of(&groups, None).and_then(|path| {
+        let events = read(&format!("{}{path}/cgroup.events", unified().display()))?;
+        Some(events.lines().any(|line| line == "frozen 1"))
+    });
+    // Of a group within one that is frozen it says the same.
+    let old = path_of(&groups, Some("freezer")).and_then(|path| {
+        let state = read(&format!("/sys/fs/cgroup/freezer{path}/freezer.state"))?;
+        Some(state.trim() == "FROZEN")
+    });
+    unified.unwrap_or(false) || old.unwrap_or(false)
+}
+
 /// Reads cpu.stat: `nr_periods 12`, `nr_throttled 3`, in both versions of control groups.
 fn periods(stat: &str) -> Option<Periods> {
     let number = |key: &str| {

@@ -31,6 +31,8 @@ struct Reading {
     /// Threads of the host that run or want to.
     runnable: u32,
     periods: Option<cgroup::Periods>,
+    /// See [`HostLoad::frozen`].
+    frozen: bool,
 }
 
 /// CPU time of all cores together, in ticks.
@@ -55,6 +57,7 @@ impl HostMeter {
                 // This thread runs, too.
                 runnable: runnable(&read("/proc/loadavg")?)?.saturating_sub(1),
                 periods: targets.first().and_then(|pid| cgroup::periods_of(*pid)),
+                frozen: !targets.is_empty() && targets.iter().all(|pid| cgroup::is_frozen(*pid)),
             };
             self.readings.push_back(reading);
             while self.readings.len() > 2 && now.duration_since(self.readings[1].at) >= SPAN {
@@ -90,6 +93,7 @@ fn load(readings: &[Reading]) -> Option<HostLoad> {
         stolen_percent: percent(stolen, all),
         waiting: readings.iter().map(waiting).sum::<u32>() as f64 / readings.len() as f64,
         throttled_percent: throttled.unwrap_or(0.0),
+        frozen: last.frozen,
         busiest: None,
     })
 }
@@ -152,7 +156,13 @@ mod tests {
     ) -> Reading {
         let [busy, stolen, all] = cores;
         let periods = periods.map(|(throttled, all)| cgroup::Periods { throttled, all });
-        Reading { at, cores: Cores { busy, stolen, all, count: 2 }, runnable, periods }
+        Reading {
+            at,
+            cores: Cores { busy, stolen, all, count: 2 },
+            runnable,
+            periods,
+            frozen: false,
+        }
     }
 
     #[test]

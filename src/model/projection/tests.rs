@@ -11,6 +11,7 @@ mod mine;
 mod paths;
 mod properties;
 mod samples;
+mod stops;
 mod trees;
 mod trends;
 mod wakers;

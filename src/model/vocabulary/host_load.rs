@@ -20,6 +20,8 @@ pub struct HostLoad {
     /// Share of the periods of the target's CPU quota at whose end it was stopped, percent; 0
     /// without a quota.
     pub throttled_percent: f64,
+    /// The control groups of all targets are frozen, so that none of them runs.
+    pub frozen: bool,
     /// The processes that use most, apart from the targets; `None` unless the host is
     /// [full](HostLoad::is_full).
     pub busiest: Option<BusiestProcesses>,

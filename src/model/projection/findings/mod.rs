@@ -50,6 +50,8 @@ pub enum Kind {
     Exceptions,
     /// Threads that begin and end all the time use much of the CPU time.
     ShortLived,
+    /// The threads are stopped, or frozen.
+    Stopped,
     /// Nothing stands out, or there is nothing to see.
     Nothing,
     /// The measurement itself.
@@ -73,6 +75,7 @@ impl Kind {
             Kind::PageFaults => "page faults",
             Kind::Exceptions => "exceptions",
             Kind::ShortLived => "short-lived threads",
+            Kind::Stopped => "stopped",
             Kind::Nothing => "nothing",
             Kind::Measurement => "measurement",
         }
@@ -220,6 +223,11 @@ pub fn findings(
     if let Some((text, true)) = &harm {
         found.push(Finding::harm(text.clone()));
     }
+    // What a thread was about to do before does not matter.
+    if let Some(stopped) = evidence.stopped() {
+        found.push(stopped);
+        return found;
+    }
     if let Some(idle) = measurement::idle(projection) {
         found.extend(harm.filter(|(_, grave)| !grave).map(|(text, _)| Finding::harm(text)));
         found.push(idle);
@@ -254,9 +262,10 @@ fn utc(session: &Session, at: Ns) -> String {
     format!("{:02}:{:02}:{:02} UTC", of_day / 3600, of_day / 60 % 60, of_day % 60)
 }
 
-/// Formats a duration: `12 ms`, `2.4 s`, `31 s`, `5 min`, `3 h`.
+/// Formats a duration: `0.3 ms`, `12 ms`, `2.4 s`, `31 s`, `5 min`, `3 h`.
 fn short_span(ns: Ns) -> String {
     match ns / SECOND {
+        0 if (1..1_000_000).contains(&ns) => format!("{:.1} ms", (ns as f64 / 1e6).max(0.1)),
         0 => format!("{} ms", ns / 1_000_000),
         1..10 => format!("{:.1} s", ns as f64 / 1e9),
         10..60 => format!("{} s", ns / SECOND),

@@ -430,6 +430,24 @@ impl Evidence<'_> {
         (self.answer)(&asked).or_else(observed).or_else(|| describe(&asked, &Facts::default()))
     }
 
+    /// Says that the threads do not run because they were stopped.
+    pub(super) fn stopped(&self) -> Option<Finding> {
+        if self.snapshot.health.host.is_some_and(|host| host.frozen) {
+            let text = "the process does not run: its control group is frozen".into();
+            let lost_ns = self.projection.elapsed();
+            return Some(Finding { lost_ns, ..Finding::new(Kind::Stopped, text) });
+        }
+        let lost_ns = self.projection.busy.total.states_ns[State::Stopped as usize];
+        let who = match self.projection.now.busy[State::Stopped as usize] {
+            0 => "threads were".into(),
+            1 => "1 thread is".into(),
+            count => format!("{count} threads are"),
+        };
+        let share = self.of_busy(lost_ns);
+        let text = format!("{who} stopped by a signal or a debugger: {share}");
+        self.is_most(lost_ns).then(|| Finding { lost_ns, ..Finding::new(Kind::Stopped, text) })
+    }
+
     /// Says who waits longest, where, and for what.
     pub(super) fn longest_wait(&self) -> Option<Finding> {
         let key = self.projection.now.longest_wait?;
