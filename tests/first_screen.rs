@@ -117,7 +117,7 @@ fn a_slow_disk_is_named_with_who_writes() {
 
 #[test]
 fn a_stopped_service_says_so() {
-    let cause = ["stopped by a signal or a debugger: 100 % of busy time", " stopped "];
+    let cause = ["all threads are stopped by a signal or a debugger", " stopped "];
     first_screen_after("idle", "", &cause, |pid| {
         let pid = rustix::process::Pid::from_raw(pid as i32).expect("a process id");
         rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("stopped");

@@ -11,32 +11,49 @@ use crate::model::vocabulary::host_load::BusiestProcesses;
 /// Time from the first reading of all processes to the second one, and between all others.
 const FIRST: Duration = Duration::from_secs(1);
 const EVERY: Duration = Duration::from_secs(5);
-/// Minimum pause, in multiples of the last reading's time: at most 0.2 % of a core.
+/// Minimum pause, in multiples of the last reading's CPU time: at most 0.2 % of a core.
 const REST: u32 = 500;
+/// Maximum processes that are read in one go, a few ms: the caller has other work.
+const AT_A_TIME: usize = 200;
+/// The result of an older reading says nothing of now.
+const VALID: Duration = Duration::from_secs(15);
+/// A process that began since the last reading is as busy as it was on average if it is older than
+/// this. Of younger ones that figure is a matter of chance.
+const OLD_ENOUGH: Duration = Duration::from_millis(500);
 
 /// Reads the processes of the host while it is full.
 #[derive(Default)]
 pub struct BusyProcesses {
     last: Option<Reading>,
+    reading: Option<Unfinished>,
     /// When the next reading is due.
     due: Option<Instant>,
-    busiest: Option<BusiestProcesses>,
+    busiest: Option<(Instant, BusiestProcesses)>,
+}
+
+/// A reading that goes on, with the processes that it has not read yet.
+#[derive(Default)]
+struct Unfinished {
+    left: Vec<u32>,
+    read: Reading,
+    /// CPU time that it took so far, ns.
+    cost: u64,
 }
 
 /// The processes at one moment, but for the targets.
 #[derive(Default, Debug)]
 struct Reading {
-    /// Since boot, clock ticks.
-    at: u64,
     /// By process id and start.
     processes: HashMap<(u32, u64), Used>,
 }
 
-/// What a process has used so far.
+/// What a process had used at a moment.
 #[derive(Clone, Copy, Debug)]
 struct Used {
     name: RawName,
     cpu_ticks: u64,
+    /// Since boot, clock ticks.
+    at: u64,
 }
 
 impl BusyProcesses {
@@ -49,42 +66,61 @@ impl BusyProcesses {
         now: Instant,
     ) -> Option<BusiestProcesses> {
         if !is_full {
-            *self = BusyProcesses::default();
-        } else if self.due.is_none_or(|due| now >= due) {
-            let reading = Reading::now(targets);
-            let pause = if self.last.is_some() { EVERY } else { FIRST };
-            self.due = Some(now + pause.max(now.elapsed() * REST));
-            if let Some(last) = &self.last {
-                self.busiest = busiest(last, &reading);
-            }
-            self.last = Some(reading);
+            // When the next one is due stays: the host may be full again in a moment.
+            *self = BusyProcesses { due: self.due, ..BusyProcesses::default() };
+            return None;
         }
-        self.busiest
+        if self.reading.is_none() && self.due.is_none_or(|due| now >= due) {
+            let left = pids().filter(|pid| !targets.contains(pid)).collect();
+            self.reading = Some(Unfinished { left, ..Unfinished::default() });
+        }
+        if let Some(mut reading) = self.reading.take() {
+            match reading.go_on() {
+                false => self.reading = Some(reading),
+                true => self.finish(reading, now),
+            }
+        }
+        let fresh = |at: Instant| now.saturating_duration_since(at) < VALID;
+        self.busiest.filter(|(at, _)| fresh(*at)).map(|(_, busiest)| busiest)
+    }
+
+    fn finish(&mut self, Unfinished { read, cost, .. }: Unfinished, now: Instant) {
+        let pause = if self.last.is_some() { EVERY } else { FIRST };
+        self.due = Some(now + pause.max(Duration::from_nanos(cost) * REST));
+        if let Some(last) = &self.last {
+            self.busiest = busiest(last, &read).map(|busiest| (now, busiest));
+        }
+        self.last = Some(read);
     }
 }
 
-impl Reading {
-    fn now(targets: &[u32]) -> Reading {
-        let nth = |pid: u32| {
-            let stat = stat(pid)?;
+impl Unfinished {
+    /// Reads the next processes; returns whether it has read all.
+    fn go_on(&mut self) -> bool {
+        let (began, at) = (clock::thread_cpu(), boot_ticks());
+        let rest = self.left.len().saturating_sub(AT_A_TIME);
+        for pid in self.left.drain(rest..) {
+            let Some(stat) = stat(pid) else { continue };
             let name = RawName::new(stat.name.as_bytes());
-            Some(((pid, stat.start), Used { name, cpu_ticks: stat.cpu_ticks }))
-        };
-        let others = pids().filter(|pid| !targets.contains(pid));
-        Reading { processes: others.filter_map(nth).collect(), at: boot_ticks() }
+            let used = Used { name, cpu_ticks: stat.cpu_ticks, at };
+            self.read.processes.insert((pid, stat.start), used);
+        }
+        self.cost += clock::thread_cpu().saturating_sub(began);
+        self.left.is_empty()
     }
 }
 
-/// Returns the processes of one name that used most. What began since `before` may have had
-/// predecessors that ended, as in a build: it counts as if it had run all the time.
+/// Returns the processes of one name that used most. Those that began since `before` may have had
+/// predecessors that ended, as in a build: see [`OLD_ENOUGH`].
 fn busiest(before: &Reading, now: &Reading) -> Option<BusiestProcesses> {
+    let old = ticks_of(OLD_ENOUGH);
     let mut by_name: HashMap<RawName, (BusiestProcesses, f64)> = HashMap::new();
     for ((pid, start), used) in &now.processes {
-        let (ticks, from) = match before.processes.get(&(*pid, *start)) {
-            Some(former) => (used.cpu_ticks.saturating_sub(former.cpu_ticks), before.at),
-            None => (used.cpu_ticks, *start),
+        let (ticks, span) = match before.processes.get(&(*pid, *start)) {
+            Some(former) => (used.cpu_ticks.saturating_sub(former.cpu_ticks), used.at - former.at),
+            None => (used.cpu_ticks, used.at.saturating_sub(*start).max(old)),
         };
-        let cores = ticks as f64 / now.at.saturating_sub(from).max(1) as f64;
+        let cores = ticks as f64 / span.max(1) as f64;
         if ticks == 0 {
             continue;
         }
@@ -101,8 +137,12 @@ fn busiest(before: &Reading, now: &Reading) -> Option<BusiestProcesses> {
 
 /// Returns the time since boot in the unit of /proc/PID/stat's start times.
 fn boot_ticks() -> u64 {
+    ticks_of(Duration::from_nanos(clock::boottime()))
+}
+
+fn ticks_of(time: Duration) -> u64 {
     let per_second = rustix::param::clock_ticks_per_second();
-    (u128::from(clock::boottime()) * u128::from(per_second) / 1_000_000_000) as u64
+    (time.as_nanos() * u128::from(per_second) / 1_000_000_000) as u64
 }
 
 #[cfg(test)]
@@ -111,9 +151,9 @@ mod tests {
 
     fn reading(at: u64, processes: &[(u32, u64, &str, u64)]) -> Reading {
         let process = |&(pid, start, name, cpu_ticks): &(u32, u64, &str, u64)| {
-            ((pid, start), Used { name: RawName::new(name.as_bytes()), cpu_ticks })
+            ((pid, start), Used { name: RawName::new(name.as_bytes()), cpu_ticks, at })
         };
-        Reading { at, processes: processes.iter().map(process).collect() }
+        Reading { processes: processes.iter().map(process).collect() }
     }
 
     #[test]
@@ -122,7 +162,7 @@ mod tests {
             1_000,
             &[(1, 5, "db", 900), (2, 9, "make", 7), (8, 800, "cc1", 190), (9, 5, "rest", 1)],
         );
-        // A process that ended; one that has its id now; two that began.
+        // A process that ended; one that has its id now; two that began, one of them just now.
         let now = reading(
             1_500,
             &[
@@ -130,16 +170,25 @@ mod tests {
                 (2, 9, "make", 7),
                 (8, 1_400, "cc1", 80),
                 (11, 1_450, "cc1", 30),
+                (12, 1_499, "sh", 4),
                 (9, 5, "rest", 2),
             ],
         );
         let found = busiest(&before, &now).expect("some ran");
         assert_eq!((found.to_string(), found.pid), ("cc1 (2 processes)".into(), 8));
         assert!((found.cores - 1.4).abs() < 1e-9, "{found:?}");
-        let db = busiest(&before, &reading(1_500, &[(1, 5, "db", 1_350), (9, 5, "rest", 2)]));
-        let db = db.expect("it ran");
+        let db = [(1, 5, "db", 1_350), (9, 5, "rest", 2), (12, 1_499, "sh", 4)];
+        let db = busiest(&before, &reading(1_500, &db)).expect("it ran");
         assert_eq!((db.to_string(), db.cores), ("db[1]".into(), 0.9));
         assert!(busiest(&before, &reading(1_500, &[(2, 9, "make", 7)])).is_none(), "none ran");
+    }
+
+    /// Asks at `now` until a reading is complete.
+    fn read(processes: &mut BusyProcesses, targets: &[u32], now: Instant) {
+        processes.busiest(true, targets, now);
+        while processes.reading.is_some() {
+            processes.busiest(true, targets, now);
+        }
     }
 
     #[test]
@@ -148,18 +197,45 @@ mod tests {
         let mut processes = BusyProcesses::default();
         let now = Instant::now();
         assert!(processes.busiest(false, &[], now).is_none() && processes.last.is_none());
-        processes.busiest(true, &[me], now);
-        let read = &processes.last.as_ref().expect("a reading").processes;
-        assert!(!read.is_empty() && read.keys().all(|(pid, _)| *pid != me));
+        read(&mut processes, &[me], now);
+        let all = &processes.last.as_ref().expect("a reading").processes;
+        assert!(!all.is_empty() && all.keys().all(|(pid, _)| *pid != me));
         let first = processes.due.expect("another one");
         assert!(first >= now + FIRST);
         processes.busiest(true, &[], first - Duration::from_nanos(1));
-        assert_eq!(processes.due, Some(first));
-        processes.busiest(true, &[], first);
-        let read = &processes.last.as_ref().expect("a reading").processes;
-        assert!(read.keys().any(|(pid, _)| *pid == me));
-        assert!(processes.due.is_some_and(|due| due >= first + EVERY));
+        assert!(processes.reading.is_none() && processes.due == Some(first));
+        read(&mut processes, &[], first);
+        let all = &processes.last.as_ref().expect("a reading").processes;
+        assert!(all.keys().any(|(pid, _)| *pid == me));
+        let second = processes.due.expect("another one");
+        assert!(second >= first + EVERY);
+        // A host that is full again in a moment is not read again at once.
         processes.busiest(false, &[], first);
-        assert!(processes.last.is_none() && processes.due.is_none());
+        assert!(processes.last.is_none() && processes.due == Some(second));
+    }
+
+    #[test]
+    fn an_old_result_is_none() {
+        let now = Instant::now();
+        let name = RawName::new(b"cc1");
+        let found = BusiestProcesses { name, count: 1, pid: 7, cores: 1.0 };
+        let due = Some(now + 10 * VALID);
+        let busiest = Some((now, found));
+        let mut processes = BusyProcesses { busiest, due, ..BusyProcesses::default() };
+        let before = VALID - Duration::from_nanos(1);
+        assert_eq!(processes.busiest(true, &[], now + before), Some(found));
+        assert_eq!(processes.busiest(true, &[], now + VALID), None);
+    }
+
+    #[test]
+    fn the_more_a_reading_cost_the_later_is_the_next_and_many_processes_take_several() {
+        let now = Instant::now();
+        let mut processes = BusyProcesses::default();
+        let cost = 40_000_000;
+        processes.finish(Unfinished { cost, ..Unfinished::default() }, now);
+        assert_eq!(processes.due, Some(now + Duration::from_secs(20)));
+        let left = vec![u32::MAX; 2 * AT_A_TIME + 1];
+        let mut reading = Unfinished { left, ..Unfinished::default() };
+        assert_eq!([reading.go_on(), reading.go_on(), reading.go_on()], [false, false, true]);
     }
 }

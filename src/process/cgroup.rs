@@ -84,14 +84,24 @@ pub fn is_frozen(pid: u32) -> bool {
     let Some(groups) = read(&format!("/proc/{pid}/cgroup")) else { return false };
     let unified = path_of(&groups, None).and_then(|path| {
         let events = read(&format!("{}{path}/cgroup.events", unified().display()))?;
-        Some(events.lines().any(|line| line == "frozen 1"))
+        Some(is_frozen_v2(&events))
     });
     // Of a group within one that is frozen it says the same.
     let old = path_of(&groups, Some("freezer")).and_then(|path| {
         let state = read(&format!("/sys/fs/cgroup/freezer{path}/freezer.state"))?;
-        Some(state.trim() == "FROZEN")
+        Some(is_frozen_v1(&state))
     });
     unified.unwrap_or(false) || old.unwrap_or(false)
+}
+
+/// Reads cgroup.events.
+fn is_frozen_v2(events: &str) -> bool {
+    events.lines().any(|line| line == "frozen 1")
+}
+
+/// Reads freezer.state: `THAWED`, `FREEZING` or `FROZEN`.
+fn is_frozen_v1(state: &str) -> bool {
+    state.trim() == "FROZEN"
 }
 
 /// Reads cpu.stat: `nr_periods 12`, `nr_throttled 3`, in both versions of control groups.
@@ -249,6 +259,8 @@ mod tests {
 
     #[test]
     fn periods_of_both_versions() {
+        assert!(is_frozen_v2("populated 1\nfrozen 1\n") && is_frozen_v1("FROZEN\n"));
+        assert!(!is_frozen_v2("populated 1\nfrozen 0\n") && !is_frozen_v1("THAWED\n"));
         let second = "usage_usec 5\nnr_periods 40\nnr_throttled 7\nthrottled_usec 9\nnr_bursts 0\n";
         assert_eq!(periods(second), Some(Periods { throttled: 7, all: 40 }));
         let first = "nr_periods 4\nnr_throttled 1\nthrottled_time 9000\n";

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::busy_processes::BusyProcesses;
 use super::cgroup;
+use crate::clock;
 use crate::model::vocabulary::host_load::HostLoad;
 
 /// Figures are averages over this time.
@@ -31,6 +32,8 @@ struct Reading {
     /// Threads of the host that run or want to.
     runnable: u32,
     periods: Option<cgroup::Periods>,
+    /// CPU time of the targets, ns.
+    of_targets: u64,
     /// See [`HostLoad::frozen`].
     frozen: bool,
 }
@@ -57,6 +60,7 @@ impl HostMeter {
                 // This thread runs, too.
                 runnable: runnable(&read("/proc/loadavg")?)?.saturating_sub(1),
                 periods: targets.first().and_then(|pid| cgroup::periods_of(*pid)),
+                of_targets: targets.iter().filter_map(|pid| clock::cpu_of_process(*pid)).sum(),
                 frozen: !targets.is_empty() && targets.iter().all(|pid| cgroup::is_frozen(*pid)),
             };
             self.readings.push_back(reading);
@@ -79,8 +83,10 @@ fn load(readings: &[Reading]) -> Option<HostLoad> {
     }
     let [stolen, busy] = [|cores: Cores| cores.stolen, |cores: Cores| cores.busy]
         .map(|of| of(last.cores).saturating_sub(of(first.cores)));
-    let ticks = last.at.duration_since(first.at).as_secs_f64()
-        * rustix::param::clock_ticks_per_second() as f64;
+    let seconds = last.at.duration_since(first.at).as_secs_f64().max(f64::MIN_POSITIVE);
+    let ticks = seconds * rustix::param::clock_ticks_per_second() as f64;
+    // One that ended is not counted any more.
+    let of_targets = last.of_targets.saturating_sub(first.of_targets) as f64 / 1e9 / seconds;
     let percent = |part: u64, all: u64| part.min(all) as f64 / all.max(1) as f64 * 100.0;
     let waiting = |reading: &Reading| reading.runnable.saturating_sub(reading.cores.count);
     let throttled = first.periods.zip(last.periods).map(|(before, now)| {
@@ -89,7 +95,7 @@ fn load(readings: &[Reading]) -> Option<HostLoad> {
     });
     Some(HostLoad {
         cpu_percent: percent(busy, all),
-        used_cores: busy.saturating_sub(stolen) as f64 / ticks.max(1.0),
+        others_cores: (busy.saturating_sub(stolen) as f64 / ticks.max(1.0) - of_targets).max(0.0),
         stolen_percent: percent(stolen, all),
         waiting: readings.iter().map(waiting).sum::<u32>() as f64 / readings.len() as f64,
         throttled_percent: throttled.unwrap_or(0.0),
@@ -117,8 +123,8 @@ fn cores(stat: &str) -> Option<Cores> {
     let idle = ticks.get(3)?.saturating_add(*ticks.get(4)?);
     let count = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
     let listed = stat.lines().skip(1).take_while(|line| line.starts_with("cpu")).count() as u32;
-    // A long list is cut off.
     let stolen = *ticks.get(7)?;
+    // A long list is cut off.
     Some(Cores { busy: all.saturating_sub(idle), stolen, all, count: listed.max(count) })
 }
 
@@ -155,12 +161,14 @@ mod tests {
         periods: Option<(u64, u64)>,
     ) -> Reading {
         let [busy, stolen, all] = cores;
+        let of_targets = busy * 2_000_000;
         let periods = periods.map(|(throttled, all)| cgroup::Periods { throttled, all });
         Reading {
             at,
             cores: Cores { busy, stolen, all, count: 2 },
             runnable,
             periods,
+            of_targets,
             frozen: false,
         }
     }
@@ -179,7 +187,10 @@ mod tests {
         // Five threads of seven want one of two cores, at one of two readings.
         let found = (load.cpu_percent, load.waiting, load.throttled_percent);
         assert_eq!(found, (75.0, 2.5, 50.0));
-        assert_eq!((load.stolen_percent, load.used_cores), (25.0, 1.0));
+        assert_eq!(load.stolen_percent, 25.0);
+        // Three quarters of two cores are busy and one quarter is stolen; the targets use a fifth
+        // of the busy time.
+        assert!((load.others_cores - 0.7).abs() < 1e-9, "{load:?}");
         assert!(super::load(&readings[..1]).is_none());
         assert_eq!(
             super::load(&[

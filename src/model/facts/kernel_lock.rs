@@ -6,14 +6,15 @@
 //! the lists sleep for nothing else themselves. (Linux 5.8 to 6.18.)
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
 pub enum KernelLock {
     /// `mmap_lock`: mapping, unmapping and protecting memory, and page faults at that time.
     MemoryMap,
-    /// Of a file's inode: writing to one file, changing its size.
+    /// Of a file's inode or a pipe: writing to one file, changing its size.
     File,
     /// `f_pos_lock`: the position of a descriptor that threads share.
     Position,
-    /// Of a directory's inode: creating, renaming and removing names in it.
+    /// Of a directory's inode: creating, renaming, removing, finding and listing names in it.
     Directory,
 }
 
@@ -41,15 +42,8 @@ const LISTS: [(KernelLock, &[&str]); 4] = [
             "__x64_sys_munlock",
             "__mm_populate",
             "lock_mm_and_find_vma",
-            "lock_vma_under_rcu",
-            "__vma_start_write",
             "do_user_addr_fault",
             "exc_page_fault",
-            "dup_mmap",
-            "exit_mm",
-            "m_start",
-            "__access_remote_vm",
-            "process_vm_rw_core",
         ],
     ),
     (
@@ -72,6 +66,8 @@ const LISTS: [(KernelLock, &[&str]); 4] = [
             "shmem_file_write_iter",
             "pipe_read",
             "pipe_write",
+            "anon_pipe_read",
+            "anon_pipe_write",
             "do_truncate",
         ],
     ),
@@ -84,7 +80,7 @@ const LISTS: [(KernelLock, &[&str]); 4] = [
             "filename_create",
             "do_unlinkat",
             "do_rmdir",
-            "lock_rename",
+            "lock_two_directories",
             "lookup_slow",
             "__lookup_slow",
             "walk_component",
@@ -94,6 +90,9 @@ const LISTS: [(KernelLock, &[&str]); 4] = [
 ];
 
 impl KernelLock {
+    pub const ALL: [KernelLock; 4] =
+        [KernelLock::MemoryMap, KernelLock::File, KernelLock::Position, KernelLock::Directory];
+
     /// Returns the lock for which an uninterruptible thread waits in this function of the kernel.
     pub fn of(innermost: &str) -> Option<KernelLock> {
         let name = innermost.split('.').next().unwrap_or_default();

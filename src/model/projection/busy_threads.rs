@@ -22,15 +22,22 @@ pub struct BusyThreads {
     /// Average threads per second that did not wait for work, oldest first; the last is of the
     /// second before [`BusyThreads::till`].
     averages: VecDeque<f32>,
-    /// The session's maximum up to and including each second.
+    /// The maximum up to and including each second.
     peaks: VecDeque<f32>,
+    /// The maximum of seconds that are not stored any more.
+    peak_before: f32,
     /// Seconds of the session read so far.
     read: u64,
-    /// Of these, those whose frames had all their names. Without a name a wait for work is not
-    /// known as one.
+    /// Of these, those that will not change. Without the names of its frames a wait for work is not
+    /// known as one, and time is booked when it is observed.
     settled: u64,
     started: Ns,
 }
+
+/// Seconds that are read once more for each new one: nearly all time is booked by then.
+const OPEN: u64 = 3;
+/// The same while frames get their names, after they were met.
+const UNNAMED: u64 = 60;
 
 impl BusyThreads {
     /// Seconds remembered: history has buckets of one second for this range.
@@ -45,7 +52,7 @@ impl BusyThreads {
         self.read < self.ended(snapshot)
     }
 
-    /// Drops the seconds in which some frames had no name yet.
+    /// Drops the seconds that may have changed.
     pub(super) fn forget_unsettled(&mut self) {
         let unsettled = (self.read - self.settled) as usize;
         self.averages.truncate(self.averages.len().saturating_sub(unsettled));
@@ -53,8 +60,10 @@ impl BusyThreads {
         self.read = self.settled;
     }
 
-    /// Reads the seconds that ended since the last snapshot. `verdicts`: of the snapshot's stacks.
+    /// Reads the seconds that ended since the last snapshot, and the last ones before once more.
+    /// `verdicts`: of the snapshot's stacks.
     pub(super) fn read(&mut self, snapshot: &Snapshot, verdicts: &Verdicts) {
+        self.forget_unsettled();
         let ended = self.ended(snapshot);
         let from = ended.saturating_sub(BusyThreads::SECONDS as u64);
         if self.read < from {
@@ -62,6 +71,7 @@ impl BusyThreads {
             // seconds.
             self.read = from;
             self.averages.clear();
+            self.peak_before = self.peak();
             self.peaks.clear();
         }
         let tables = &snapshot.tables;
@@ -83,15 +93,19 @@ impl BusyThreads {
             };
             let busy = of_threads.iter().map(of_second).sum::<u64>() as f32 / SECOND as f32;
             self.averages.push_back(busy);
-            self.peaks.push_back(self.peaks.back().map_or(busy, |peak| peak.max(busy)));
+            self.peaks.push_back(self.peak().max(busy));
             if self.averages.len() > KEPT {
                 self.averages.pop_front();
                 self.peaks.pop_front();
             }
         }
-        if !snapshot.health.naming {
-            self.settled = self.read;
-        }
+        let recent = if snapshot.health.naming { UNNAMED } else { OPEN };
+        self.settled = self.settled.max(self.read.saturating_sub(recent));
+    }
+
+    /// Returns the maximum so far.
+    fn peak(&self) -> f32 {
+        self.peaks.back().copied().unwrap_or(self.peak_before)
     }
 
     /// Returns the whole seconds of the session up to the snapshot.
@@ -131,8 +145,8 @@ impl BusyThreads {
     }
 
     /// Returns the threads that a full bar stands for in a line that ends before the second `till`:
-    /// 1, 2, 5, 10, ... The scale never shrinks, so past bars keep their height until a higher one
-    /// appears.
+    /// 1, 2, 5, 10, ... It does not shrink while time goes on, so past bars keep their height until
+    /// a higher one appears.
     pub fn scale(&self, till: u64) -> f32 {
         let first = self.read - self.averages.len() as u64;
         let peak = till

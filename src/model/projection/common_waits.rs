@@ -38,7 +38,7 @@ pub struct CommonWait {
     pub by: Option<Arc<Location>>,
     /// The state of most of that time.
     pub state: State,
-    /// Of the kernel, for which they waited in most of the stacks' time.
+    /// Of the kernel, for which they waited in half of that time.
     pub kernel_lock: Option<KernelLock>,
     /// Thread time waited in the range, ns.
     pub waited_ns: u64,
@@ -85,6 +85,8 @@ struct Waiters {
     last: Option<(u32, NameId)>,
     /// The cell with most waited time, and that time, ns.
     heaviest: Option<(u64, u32)>,
+    /// Waited time by [`KernelLock`], ns.
+    kernel_ns: [u64; KernelLock::ALL.len()],
 }
 
 /// Returns the part of a cell's time in which threads waited.
@@ -180,6 +182,12 @@ impl Busy {
             parts.push((rank as u8, allocates));
             let heaviest = &mut waiters[rank].heaviest;
             *heaviest = (*heaviest).max(Some((waited_ns(times, at), at)));
+            let locked_ns = times.state_ns(at, State::Lock);
+            if locked_ns > 0
+                && let Some(lock) = snapshot.tables.kernel_lock(cell.stack)
+            {
+                waiters[rank].kernel_ns[lock as usize] += locked_ns;
+            }
         }
         // `seen` is ordered by thread: the last one that was counted is enough to know the next.
         let mut last_allocating = NONE;
@@ -218,7 +226,9 @@ impl Busy {
                 place: places.place(&place),
                 by: exits.of(stack).by().map(|location| rows.location(location).clone()),
                 state: by_state.main_state(Metric::Wall).map_or(State::Wait, |(state, _)| state),
-                kernel_lock: snapshot.tables.kernel_lock(stack),
+                kernel_lock: KernelLock::ALL
+                    .into_iter()
+                    .find(|lock| waiters.kernel_ns[*lock as usize] * 2 >= sum.waited_ns),
                 waited_ns: sum.waited_ns,
                 locked_ns: sum.locked_ns,
                 longest_ns: sum.longest_ns,

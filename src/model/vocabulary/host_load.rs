@@ -10,8 +10,8 @@ use super::text;
 pub struct HostLoad {
     /// Of all cores of the host, percent; stolen time included.
     pub cpu_percent: f64,
-    /// Cores that processes of the host use.
-    pub used_cores: f64,
+    /// Cores that processes of the host use, apart from the targets.
+    pub others_cores: f64,
     /// Time of all cores that the hypervisor gave to others while threads of this host wanted it,
     /// percent.
     pub stolen_percent: f64,

@@ -38,6 +38,11 @@ const MUCH_THROTTLED: f64 = 10.0;
 /// The same of time that the hypervisor gave to other machines, percent of all cores.
 const MUCH_STOLEN: f64 = 10.0;
 
+/// Formats time that the hypervisor gave to other machines, percent of all cores.
+fn steal(stolen: f64) -> String {
+    format!("the hypervisor takes {stolen:.0} % of the cores' time (steal)")
+}
+
 impl Evidence<'_> {
     /// Returns what the CPU time says. `named`: enough names are known.
     pub(super) fn cpu(&self, named: bool) -> Vec<Finding> {
@@ -78,8 +83,6 @@ impl Evidence<'_> {
         let wants_ns = ready + total.states_ns[State::Run as usize];
         let text = if throttled >= MUCH_THROTTLED {
             format!("the CPU quota stops the process in {throttled:.0} % of its periods, {used}")
-        } else if stolen >= MUCH_STOLEN && self.is_most(wants_ns) {
-            format!("the hypervisor takes {stolen:.0} % of the cores' time (steal), {used}")
         } else if waiting > of(State::Run) && (waiting >= 1.0 || self.is_most(ready)) {
             // Half of the threads that want a core wait for it.
             match waiting {
@@ -87,6 +90,8 @@ impl Evidence<'_> {
                 1.0..1.5 => format!("1 thread waits for a core, {used}"),
                 _ => format!("{waiting:.0} threads wait for a core, {used}"),
             }
+        } else if stolen >= MUCH_STOLEN && self.is_most(wants_ns) {
+            format!("{}, {used}", steal(stolen))
         } else {
             return None;
         };
@@ -94,13 +99,16 @@ impl Evidence<'_> {
         let lost_ns = ready.max(part(throttled, elapsed)).max(part(stolen, wants_ns));
         let own = self.all().cores(elapsed);
         let others = host.is_full() && throttled < MUCH_THROTTLED && own < cores * LITTLE_USED;
-        let most = |busiest: &BusiestProcesses| busiest.cores * 2.0 >= host.used_cores - own;
-        let who = match host.busiest.filter(most) {
-            Some(busiest) => busiest.to_string(),
-            None => "other processes".into(),
+        let most = |busiest: &BusiestProcesses| busiest.cores * 2.0 >= host.others_cores;
+        let full = format!("on a host that is {:.0} % busy, mostly with", host.cpu_percent);
+        let before = match host.busiest.filter(most) {
+            Some(busiest) if others => Some(format!("{full} {busiest}")),
+            _ if stolen >= MUCH_STOLEN => Some(steal(stolen)),
+            None if others => Some(format!("{full} other processes")),
+            _ => None,
         };
-        let before = format!("on a host that is {:.0} % busy, mostly with {who}", host.cpu_percent);
-        let more = (others && stolen < MUCH_STOLEN).then(|| More { before, ..More::default() });
+        let before = before.filter(|before| !text.starts_with(before.as_str()));
+        let more = before.map(|before| More { before, ..More::default() });
         Some(Finding { lost_ns, more, ..Finding::new(Kind::Cores, text) })
     }
 
@@ -202,7 +210,7 @@ impl Evidence<'_> {
     }
 
     /// Returns the totals of all time, shown or hidden.
-    fn all(&self) -> Totals {
+    pub(super) fn all(&self) -> Totals {
         let mut all = self.projection.total;
         self.projection.hidden.parts().into_iter().for_each(|part| all.add(part));
         all

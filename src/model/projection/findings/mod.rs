@@ -198,6 +198,11 @@ impl Evidence<'_> {
         self.share(ns) >= 0.5 && self.threads(ns) >= 0.5
     }
 
+    /// Returns whether the target used its cores in the range: a tenth of one.
+    fn ran(&self) -> bool {
+        self.all().cores(self.projection.elapsed()) >= 0.1
+    }
+
     /// Formats the share: `84 % of busy time`.
     fn of_busy(&self, ns: u64) -> String {
         format!("{:.0} % of busy time", self.share(ns) * 100.0)
@@ -223,10 +228,13 @@ pub fn findings(
     if let Some((text, true)) = &harm {
         found.push(Finding::harm(text.clone()));
     }
-    // What a thread was about to do before does not matter.
-    if let Some(stopped) = evidence.stopped() {
+    if let Some(stopped) = evidence.does_not_run() {
         found.push(stopped);
-        return found;
+        if !evidence.ran() {
+            found.extend(harm.filter(|(_, grave)| !grave).map(|(text, _)| Finding::harm(text)));
+            found.truncate(MAX);
+            return found;
+        }
     }
     if let Some(idle) = measurement::idle(projection) {
         found.extend(harm.filter(|(_, grave)| !grave).map(|(text, _)| Finding::harm(text)));
@@ -237,6 +245,8 @@ pub fn findings(
     let naming = evidence.is_naming();
     let mut causes: Vec<Finding> = evidence.cpu(!naming);
     causes.extend(evidence.waiting());
+    let is_told = found.iter().any(|finding| finding.kind == Kind::Stopped);
+    causes.extend(evidence.were_stopped().filter(|_| !is_told));
     causes.sort_by_key(|finding| std::cmp::Reverse(finding.lost_ns));
     found.extend(causes);
     found.extend(harm.filter(|(_, grave)| !grave).map(|(text, _)| Finding::harm(text)));

@@ -373,9 +373,11 @@ impl Evidence<'_> {
         let others = few || common.as_ref().is_some_and(|(_, others)| *others);
         if let Some(lock) = wait.kernel_lock.filter(|_| wait.state == State::Lock) {
             let call = common.as_ref().map(|(common, _)| &common.waits_for);
-            let file = call.map(|call| &*call.object).filter(|file| !others && !file.is_empty());
+            // Of two files it is not known whose lock it is.
+            let one = |what: &str| !["sendfile", "copy_file_range", "splice"].contains(&what);
+            let file = call.filter(|call| !others && !call.object.is_empty() && one(call.what));
             let within = call.map_or(String::new(), |call| format!(" in {}", call.what));
-            return format!(" for {}{within}", lock.text(file));
+            return format!(" for {}{within}", lock.text(file.map(|call| &*call.object)));
         }
         let others = if others { " and others" } else { "" };
         match (wait.state, common.map(|(common, _)| common)) {
@@ -430,22 +432,28 @@ impl Evidence<'_> {
         (self.answer)(&asked).or_else(observed).or_else(|| describe(&asked, &Facts::default()))
     }
 
-    /// Says that the threads do not run because they were stopped.
-    pub(super) fn stopped(&self) -> Option<Finding> {
+    /// Says that no thread runs, as they are stopped or frozen now.
+    pub(super) fn does_not_run(&self) -> Option<Finding> {
+        let lost_ns = self.projection.elapsed();
+        let says = |text: String| Finding { lost_ns, ..Finding::new(Kind::Stopped, text) };
+        let now = &self.projection.now;
+        let stopped = now.busy[State::Stopped as usize];
         if self.snapshot.health.host.is_some_and(|host| host.frozen) {
-            let text = "the process does not run: its control group is frozen".into();
-            let lost_ns = self.projection.elapsed();
-            return Some(Finding { lost_ns, ..Finding::new(Kind::Stopped, text) });
+            return Some(says("the process does not run: its control group is frozen".into()));
         }
+        (stopped > 0 && stopped == now.busy_count() + now.idle).then(|| {
+            let threads = if stopped == 1 { "the only thread is" } else { "all threads are" };
+            says(format!("{threads} stopped by a signal or a debugger"))
+        })
+    }
+
+    /// Says that threads were stopped for much of the range.
+    pub(super) fn were_stopped(&self) -> Option<Finding> {
         let lost_ns = self.projection.busy.total.states_ns[State::Stopped as usize];
-        let who = match self.projection.now.busy[State::Stopped as usize] {
-            0 => "threads were".into(),
-            1 => "1 thread is".into(),
-            count => format!("{count} threads are"),
-        };
         let share = self.of_busy(lost_ns);
-        let text = format!("{who} stopped by a signal or a debugger: {share}");
-        self.is_most(lost_ns).then(|| Finding { lost_ns, ..Finding::new(Kind::Stopped, text) })
+        let text = format!("threads were stopped by a signal or a debugger: {share}");
+        let is_much = self.share(lost_ns) >= MUCH_IN_ONE_PLACE && self.threads(lost_ns) >= 0.5;
+        is_much.then(|| Finding { lost_ns, ..Finding::new(Kind::Stopped, text) })
     }
 
     /// Says who waits longest, where, and for what.

@@ -95,13 +95,29 @@ fn seconds_are_read_again_once_frames_have_names() {
         snapshot.health.naming = naming;
         busy(&mut projector, &snapshot, &settings)
     };
-    assert_eq!(at(&mut world, &[&[0]], false), (vec![Some(1.0)], 1.0));
-    assert_eq!(at(&mut world, &[&[0], &[0, 1]], true), (vec![Some(1.0), Some(2.0)], 2.0));
+    let seconds: [&[usize]; 12] = [&[0, 1]; 12];
+    let (found, full) = at(&mut world, &seconds[..10], true);
+    assert_eq!((found, full), (vec![Some(2.0); 10], 2.0));
     let name = Location::named("uv__io_poll", FrameKind::Native);
     world.interner.set_named(waits, Named::known(vec![name]));
-    // It waits for work, in both seconds, and the scale is that of what is known now.
-    let seconds: [&[usize]; 3] = [&[0], &[0, 1], &[1]];
-    assert_eq!(at(&mut world, &seconds, false), (vec![Some(1.0), Some(1.0), Some(0.0)], 1.0));
+    // It waits for work, in all seconds, and the scale is that of what is known now.
+    let (found, full) = at(&mut world, &seconds, false);
+    assert_eq!((found, full), (vec![Some(1.0); 12], 1.0));
+}
+
+#[test]
+fn time_that_is_booked_later_is_counted_where_it_belongs() {
+    let mut world = World::new();
+    world.fact("hot", "main;work", State::Run, SECOND);
+    let settings = Settings::default();
+    let mut projector = Projector::default();
+    let none: &[usize] = &[];
+    let first = snapshot(&mut world, &[none; 6]);
+    assert_eq!(busy(&mut projector, &first, &settings).0, [Some(0.0); 6]);
+    let second = snapshot(&mut world, &[&[0][..]; 7]);
+    let (found, _) = busy(&mut projector, &second, &settings);
+    // Those that are over for longer are not read again.
+    assert_eq!(found, [0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0].map(Some));
 }
 
 #[test]

@@ -485,31 +485,6 @@ fn a_quota_that_stops_the_process_is_told() {
     }
 }
 
-#[test]
-fn time_that_the_hypervisor_takes_is_told() {
-    // What the threads do, and the part of the cores' time that is taken, percent.
-    for (state, stolen_percent, said) in [
-        (State::Run, 10.0, true),
-        (State::Rdy, 10.0, true),
-        (State::Run, 9.9, false),
-        (State::Io, 50.0, false),
-    ] {
-        let mut world = World::new();
-        world.fact("w", "main", state, 60);
-        world.fact("v", "main", State::Io, 40);
-        let mut snapshot = world.snapshot();
-        // The cores that others use are not the cause.
-        snapshot.health.host =
-            Some(HostLoad { stolen_percent, cpu_percent: 100.0, ..HostLoad::default() });
-        let projection = world.project_with(&mut Projector::default(), &snapshot, &mine());
-        let found = findings(&snapshot, &projection, 10_000_000, &|_| None, Wording::WHOLE);
-        let begins = "the hypervisor takes 10 % of the cores' time (steal), 0.";
-        let steal = found.iter().find(|found| found.text.contains("steal"));
-        assert_eq!(steal.is_some(), said, "{state:?}, {stolen_percent}: {found:?}");
-        assert!(steal.is_none_or(|found| found.text.starts_with(begins) && found.more.is_none()));
-    }
-}
-
 /// Returns the first sentence about two threads, of which one runs for `run` ms and one wants a
 /// core for 90 of 100 ms, and one that runs for `others` ms.
 fn says_on_host(host: HostLoad, run: u64, others: u64, threads: Option<&str>) -> String {
@@ -537,11 +512,11 @@ fn who_else_uses_the_cores_is_told_where_they_are_all_in_use() {
         says_on_host(HostLoad { cpu_percent, ..HostLoad::default() }, run, others, threads)
     };
     let named = |busiest| {
-        let host = HostLoad { cpu_percent: 100.0, used_cores: 2.0, busiest, ..HostLoad::default() };
+        let host =
+            HostLoad { cpu_percent: 100.0, others_cores: 1.8, busiest, ..HostLoad::default() };
         let sentence = says_on_host(host, 20, 0, None);
         sentence.rsplit_once("mostly with ").map(|(_, who)| who.to_owned())
     };
-    // The target itself uses 0.2 of 2.
     assert_eq!(named(busiest(1, 0.9)).as_deref(), Some("ffmpeg[812]"));
     assert_eq!(named(busiest(8, 0.9)).as_deref(), Some("ffmpeg (8 processes)"));
     assert_eq!(named(busiest(1, 0.89)).as_deref(), Some("other processes"));
