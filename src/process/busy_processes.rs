@@ -132,7 +132,13 @@ fn busiest(before: &Reading, now: &Reading) -> Option<BusiestProcesses> {
             (sum.pid, *most) = (*pid, cores);
         }
     }
-    by_name.into_values().map(|(sum, _)| sum).max_by(|a, b| a.cores.total_cmp(&b.cores))
+    let (mut busiest, most) =
+        by_name.into_values().max_by(|(a, _), (b, _)| a.cores.total_cmp(&b.cores))?;
+    // The others of its name do little.
+    if most * 4.0 > busiest.cores * 3.0 {
+        busiest.count = 1;
+    }
+    Some(busiest)
 }
 
 /// Returns the time since boot in the unit of /proc/PID/stat's start times.
@@ -177,6 +183,9 @@ mod tests {
         let found = busiest(&before, &now).expect("some ran");
         assert_eq!((found.to_string(), found.pid), ("cc1 (2 processes)".into(), 8));
         assert!((found.cores - 1.4).abs() < 1e-9, "{found:?}");
+        let few = [(11, 1_400, "cc1", 80), (8, 1_450, "cc1", 5), (13, 1_450, "cc1", 5)];
+        let few = busiest(&before, &reading(1_500, &few)).expect("they ran");
+        assert_eq!((few.to_string(), few.cores), ("cc1[11]".into(), 1.0));
         let db = [(1, 5, "db", 1_350), (9, 5, "rest", 2), (12, 1_499, "sh", 4)];
         let db = busiest(&before, &reading(1_500, &db)).expect("it ran");
         assert_eq!((db.to_string(), db.cores), ("db[1]".into(), 0.9));

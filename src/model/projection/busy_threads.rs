@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 
 use super::filter::Verdicts;
+use crate::model::facts::buckets::HORIZON;
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::projection::settings::Range;
 use crate::model::vocabulary::frame::{Ns, SECOND, ThreadKey};
@@ -34,8 +35,8 @@ pub struct BusyThreads {
     started: Ns,
 }
 
-/// Seconds that are read once more for each new one: nearly all time is booked by then.
-const OPEN: u64 = 3;
+/// Seconds that are read once more for each new one: time may still be booked in them.
+const OPEN: u64 = HORIZON / SECOND;
 /// The same while frames get their names, after they were met.
 const UNNAMED: u64 = 60;
 
@@ -65,7 +66,9 @@ impl BusyThreads {
     pub(super) fn read(&mut self, snapshot: &Snapshot, verdicts: &Verdicts) {
         self.forget_unsettled();
         let ended = self.ended(snapshot);
-        let from = ended.saturating_sub(BusyThreads::SECONDS as u64);
+        // Older ones may have been dropped to save memory.
+        let oldest = self.second(snapshot.history.oldest());
+        let from = ended.saturating_sub(BusyThreads::SECONDS as u64).max(oldest);
         if self.read < from {
             // Too much time passed since the last reading: the stored figures would stand at wrong
             // seconds.
@@ -79,19 +82,22 @@ impl BusyThreads {
         while self.read < ended {
             self.read += 1;
             of_threads.clear();
-            snapshot.history.read(Range::Rolling(SECOND), self.till(), &mut |key, weights| {
+            let range = Range::Rolling(SECOND);
+            let (from, till) = snapshot.history.read(range, self.till(), &mut |key, weights| {
                 let state = tables.state(key.state, key.stack);
                 let path = verdicts.of_stack(key.stack);
                 if weights.wall_ns > 0 && !path.is_idle(tables.kind(key.name), state) {
                     *of_threads.entry(key.thread).or_default() += weights.wall_ns;
                 }
             });
+            // A bucket is wider than a second where nothing was observed in between.
+            let span = till.saturating_sub(from).max(SECOND);
             // Time is booked to the second in which it was observed, which may be a later one.
             let of_second = |(thread, ns): (&ThreadKey, &u64)| match thread.is_unknown() {
                 true => *ns,
-                false => (*ns).min(SECOND),
+                false => (*ns).min(span),
             };
-            let busy = of_threads.iter().map(of_second).sum::<u64>() as f32 / SECOND as f32;
+            let busy = of_threads.iter().map(of_second).sum::<u64>() as f32 / span as f32;
             self.averages.push_back(busy);
             self.peaks.push_back(self.peak().max(busy));
             if self.averages.len() > KEPT {

@@ -95,14 +95,14 @@ fn seconds_are_read_again_once_frames_have_names() {
         snapshot.health.naming = naming;
         busy(&mut projector, &snapshot, &settings)
     };
-    let seconds: [&[usize]; 12] = [&[0, 1]; 12];
-    let (found, full) = at(&mut world, &seconds[..10], true);
-    assert_eq!((found, full), (vec![Some(2.0); 10], 2.0));
+    let seconds: [&[usize]; 30] = [&[0, 1]; 30];
+    let (found, full) = at(&mut world, &seconds[..20], true);
+    assert_eq!((found, full), (vec![Some(2.0); 20], 2.0));
     let name = Location::named("uv__io_poll", FrameKind::Native);
     world.interner.set_named(waits, Named::known(vec![name]));
     // It waits for work, in all seconds, and the scale is that of what is known now.
     let (found, full) = at(&mut world, &seconds, false);
-    assert_eq!((found, full), (vec![Some(1.0); 12], 1.0));
+    assert_eq!((found, full), (vec![Some(1.0); 30], 1.0));
 }
 
 #[test]
@@ -112,12 +112,48 @@ fn time_that_is_booked_later_is_counted_where_it_belongs() {
     let settings = Settings::default();
     let mut projector = Projector::default();
     let none: &[usize] = &[];
-    let first = snapshot(&mut world, &[none; 6]);
-    assert_eq!(busy(&mut projector, &first, &settings).0, [Some(0.0); 6]);
-    let second = snapshot(&mut world, &[&[0][..]; 7]);
+    let first = snapshot(&mut world, &[none; 14]);
+    assert_eq!(busy(&mut projector, &first, &settings).0, [Some(0.0); 14]);
+    let second = snapshot(&mut world, &[&[0][..]; 15]);
     let (found, _) = busy(&mut projector, &second, &settings);
     // Those that are over for longer are not read again.
-    assert_eq!(found, [0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0].map(Some));
+    assert_eq!(found, [vec![Some(0.0); 2], vec![Some(1.0); 13]].concat());
+}
+
+#[test]
+fn a_bucket_of_many_seconds_has_the_average_in_each() {
+    let mut world = World::new();
+    world.fact("hot", "main;work", State::Run, SECOND);
+    world.fact("hot", "main;work", State::Run, 5 * SECOND);
+    let mut snapshot = snapshot(&mut world, &[&[0][..]]);
+    let wide = Packed::new(SECOND, 11 * SECOND, vec![world.facts[1]]);
+    let sealed = vec![Packed::new(0, SECOND, vec![world.facts[0]]), wide];
+    let at = 11 * SECOND;
+    let parts = Parts { started: 0, at, sealed, open: Vec::new(), cumulative: Vec::new() };
+    snapshot.history = History::from_parts(parts).expect("buckets in order");
+    snapshot.at = at;
+    let (found, _) = busy(&mut Projector::default(), &snapshot, &Settings::default());
+    assert_eq!(found, [vec![Some(1.0)], vec![Some(0.5); 10]].concat());
+}
+
+#[test]
+fn seconds_that_were_dropped_are_unknown() {
+    let mut world = World::new();
+    world.fact("hot", "main;work", State::Run, SECOND);
+    let mut snapshot = snapshot(&mut world, &[&[0][..]; 6]);
+    let at = 6 * SECOND;
+    let sealed =
+        (4..6).map(|nth| Packed::new(nth * SECOND, (nth + 1) * SECOND, vec![world.facts[0]]));
+    let parts = Parts {
+        started: 0,
+        at,
+        sealed: sealed.collect(),
+        open: Vec::new(),
+        cumulative: Vec::new(),
+    };
+    snapshot.history = History::from_parts(parts).expect("buckets in order");
+    let (found, _) = busy(&mut Projector::default(), &snapshot, &Settings::default());
+    assert_eq!(found, [vec![None; 4], vec![Some(1.0); 2]].concat());
 }
 
 #[test]

@@ -9,15 +9,21 @@ use crate::model::vocabulary::host_load::{BusiestProcesses, HostLoad};
 
 const MS: u64 = SECOND / 1000;
 
-/// Returns the sentences of a range of 100 ms. `now`: threads that are stopped at its end.
+/// Returns the sentences of a range of 100 ms. `now`: threads that are stopped at its end, the
+/// first ones; others that were stopped run.
 fn says(world: &mut World, now: usize, host: HostLoad) -> Vec<String> {
     let mut snapshot = world.snapshot();
     snapshot.health.host = Some(host);
-    let threads = world.facts.iter().take(now).map(|(key, _)| ThreadNow {
+    let state = |nth: usize, was: RawState| match was {
+        _ if nth < now => RawState::Known(State::Stopped),
+        RawState::Known(State::Stopped) => RawState::Known(State::Run),
+        was => was,
+    };
+    let threads = world.facts.iter().enumerate().map(|(nth, (key, _))| ThreadNow {
         thread: key.thread,
         name: key.name,
         stack: key.stack,
-        state: RawState::Known(State::Stopped),
+        state: state(nth, key.state),
         since: 0,
         syscall: None,
         blocker: BlockerId::NONE,
@@ -42,8 +48,15 @@ fn threads_that_were_stopped_are_told_and_if_all_are_nothing_else() {
         says(&mut world, now, HostLoad::default())
     };
     let by = "stopped by a signal or a debugger";
-    assert_eq!(stopped(100, 0, 2), [format!("all threads are {by}")]);
-    assert_eq!(stopped(100, 100, 1), [format!("the only thread is {by}")]);
+    assert_eq!(stopped(100, 100, 3), [format!("all threads are {by}")]);
+    let mut world = World::new();
+    world.fact("w-1", "main;work", State::Run, MS);
+    let found = says(&mut world, 1, HostLoad::default());
+    assert_eq!(found, [format!("the only thread is {by}")]);
+    // One of three does not stop the others.
+    let found = stopped(100, 100, 1);
+    assert_eq!(found[0], format!("threads were {by}: 67 % of busy time"));
+    assert!(found[1].starts_with("w-3 waits in recv"), "{found:?}");
     // They go on by now: what they do matters, too.
     let found = stopped(40, 100, 0);
     assert!(found[0].starts_with("w-3 waits in recv"), "{found:?}");
