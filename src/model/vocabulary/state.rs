@@ -10,7 +10,8 @@ pub enum State {
     Run = 0,
     /// Wants a core.
     Rdy = 1,
-    /// futex under a mutex, rwlock or monitor enter (named frames).
+    /// futex under a mutex, rwlock or monitor enter (named frames), or uninterruptible for a lock
+    /// of the kernel.
     Lock = 2,
     /// Other futex: condition, park, queue; and waits of no other kind.
     Wait = 3,
@@ -20,7 +21,7 @@ pub enum State {
     Poll = 5,
     /// nanosleep, or futex under a sleep frame.
     Sleep = 6,
-    /// Uninterruptible.
+    /// Uninterruptible for anything else, mostly a disk.
     Disk = 7,
     Stopped = 8,
 }
