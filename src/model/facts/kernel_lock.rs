@@ -2,8 +2,12 @@
 //!
 //! They are known by the innermost function on the kernel's stack: the kernel's traces leave out
 //! its scheduler, and with it the functions that take a lock and sleep (`.sched.text`, such as
-//! `rwsem_down_write_slowpath`), so that the one that called them is innermost. The functions of
-//! the lists sleep for nothing else themselves. (Linux 5.8 to 6.18.)
+//! `rwsem_down_write_slowpath`), so that the one that called them is innermost.
+//!
+//! By the kernel's source the functions of the lists sleep uninterruptibly for nothing else
+//! themselves. Some exist in a part of Linux 5.8 to 6.18 only. Seen in stacks of such threads, on
+//! 6.18: `vm_mmap_pgoff`, `__vm_munmap`, `lock_mm_and_find_vma`, `ext4_buffered_write_iter`,
+//! `fdget_pos`, `path_openat`, `do_unlinkat`.
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]

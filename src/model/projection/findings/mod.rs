@@ -3,6 +3,7 @@
 
 mod cpu;
 mod measurement;
+mod stops;
 mod waits;
 
 use super::Projection;

@@ -5,6 +5,7 @@ use regex::Regex;
 use super::*;
 use crate::model::facts::history::Parts;
 use crate::model::facts::packed::Packed;
+use crate::model::projection::settings::Whose;
 use crate::model::vocabulary::frame::SECOND;
 
 /// A snapshot at the end of the last of these seconds, given as numbers of the world's facts.
@@ -167,6 +168,53 @@ fn what_the_user_calls_idle_is_not_counted_in_the_past_either() {
     for (settings, average) in [(&before, 1.0), (&idle, 0.0), (&before, 1.0)] {
         assert_eq!(busy(&mut projector, &snapshot, settings).0, [Some(average); 2]);
     }
+}
+
+#[test]
+fn whose_code_decides_what_is_idle_in_the_past_too() {
+    let of_library = Whose { pattern: Regex::new("^(serve|answer)$").unwrap(), mine: false };
+    let whose = Settings { whose: vec![of_library], ..Settings::default() };
+    let interesting = Filter::set(vec!["boost::".to_owned()]);
+    let filters = Filters { interesting, ..Filters::default() };
+    let interesting = Settings { filters, ..Settings::default() };
+    let before = Settings::default();
+    for (stack, settings, averages) in [
+        ("start_thread;serve;answer;pthread_cond_wait", &whose, [1.0, 0.0]),
+        (
+            "start_thread;boost::pool::serve;boost::pool::answer;pthread_cond_wait",
+            &interesting,
+            [0.0, 1.0],
+        ),
+    ] {
+        let mut world = World::new();
+        world.fact("own", stack, State::Wait, SECOND);
+        let snapshot = snapshot(&mut world, &[&[0][..]; 20]);
+        let mut projector = Projector::default();
+        for (settings, average) in [(&before, averages[0]), (settings, averages[1])] {
+            let (found, _) = busy(&mut projector, &snapshot, settings);
+            assert_eq!(found, [Some(average); 20], "{stack}");
+        }
+    }
+}
+
+#[test]
+fn seconds_are_counted_from_the_start_of_their_session() {
+    let mut world = World::new();
+    world.fact("hot", "main;work", State::Run, SECOND);
+    let early = snapshot(&mut world, &[&[0][..]; 20]);
+    let mut projector = Projector::default();
+    busy(&mut projector, &early, &Settings::default());
+    // Another session begins later than the one before ended.
+    let started = 1_000 * SECOND;
+    let bucket = |nth: u64| {
+        Packed::new(started + nth * SECOND, started + (nth + 1) * SECOND, vec![world.facts[0]])
+    };
+    let (at, sealed) = (started + 3 * SECOND, (0..3).map(bucket).collect());
+    let parts = Parts { started, at, sealed, open: Vec::new(), cumulative: Vec::new() };
+    Arc::make_mut(&mut world.session).started = started;
+    let history = History::from_parts(parts).expect("buckets in order");
+    let late = Snapshot { at, history, ..world.snapshot() };
+    assert_eq!(busy(&mut projector, &late, &Settings::default()).0, [Some(1.0); 3]);
 }
 
 #[test]

@@ -56,6 +56,14 @@ fn a_lock_of_the_kernel_is_a_lock_and_no_disk() {
             State::Lock,
             "wait for the lock of a file in pwrite",
         ),
+        // Of its two files the lock may be that of the other.
+        (
+            "sendfile64;vmlinux!do_sendfile;vmlinux!ext4_buffered_write_iter",
+            "sendfile",
+            &log,
+            State::Lock,
+            "wait for the lock of a file in sendfile",
+        ),
         (
             "read;vmlinux!ksys_read;vmlinux!fdget_pos",
             "read",
