@@ -14,8 +14,8 @@ use crate::model::vocabulary::host_load::HostLoad;
 const SPAN: Duration = Duration::from_secs(5);
 /// Minimum time between two readings: the kernel sums up all cores for each.
 const EVERY: Duration = Duration::from_secs(1);
-/// Maximum bytes read of a file; what is needed is at its beginning.
-const BYTES_MAX: u64 = 4096;
+/// Maximum bytes read of a file. The lines of 4,096 cores have fewer.
+const BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Default)]
 pub struct HostMeter {
@@ -121,11 +121,10 @@ fn cores(stat: &str) -> Option<Cores> {
         .collect::<Option<_>>()?;
     let all = ticks.iter().fold(0_u64, |sum, ticks| sum.saturating_add(*ticks));
     let idle = ticks.get(3)?.saturating_add(*ticks.get(4)?);
-    let count = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-    let listed = stat.lines().skip(1).take_while(|line| line.starts_with("cpu")).count() as u32;
+    // Not what this process may use: that can be less, and others wait for all cores.
+    let count = stat.lines().skip(1).take_while(|line| line.starts_with("cpu")).count() as u32;
     let stolen = *ticks.get(7)?;
-    // A long list is cut off.
-    Some(Cores { busy: all.saturating_sub(idle), stolen, all, count: listed.max(count) })
+    Some(Cores { busy: all.saturating_sub(idle), stolen, all, count: count.max(1) })
 }
 
 /// Reads the fourth field of /proc/loadavg: `2/345`.
@@ -143,7 +142,7 @@ mod tests {
     fn files_of_proc_are_read() {
         let cores = cores(STAT).expect("it is /proc/stat");
         assert_eq!((cores.busy, cores.stolen, cores.all), (175, 5, 1015));
-        assert!(cores.count >= 2);
+        assert_eq!(cores.count, 2);
         assert_eq!(runnable("0.63 0.44 0.45 3/258 28370\n"), Some(3));
         for broken in ["", "cpu", "cpu  1 2 3", "cpu  a b c d e f g h", "intr 7"] {
             assert_eq!(super::cores(broken), None, "{broken}");
@@ -151,6 +150,17 @@ mod tests {
         for broken in ["", "1 2 3", "1 2 3 4", "1 2 3 x/5"] {
             assert_eq!(runnable(broken), None, "{broken}");
         }
+    }
+
+    #[test]
+    fn all_cores_of_a_large_host_are_counted() {
+        let figures = "1844674407370 0 184467440737 1844674407370 40000 0 70000 5000 0 0";
+        let stat: String = std::iter::once(format!("cpu  {figures}\n"))
+            .chain((0..4096).map(|core| format!("cpu{core} {figures}\n")))
+            .chain(std::iter::once("intr 5\n".to_owned()))
+            .collect();
+        assert!((stat.len() as u64) < BYTES_MAX);
+        assert_eq!(cores(&stat).map(|cores| cores.count), Some(4096));
     }
 
     /// `cores`: busy, stolen and all ticks.
