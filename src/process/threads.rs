@@ -232,7 +232,8 @@ impl Tasks {
                 let text = self.read(files.tid, "stat", &mut files.stat, &mut buf)?;
                 let stat = parse_stat(text).ok_or(ReadError::Failed)?;
                 let text = self.read(files.tid, "status", &mut files.counters, &mut buf)?;
-                let runs = parse_switches(text).ok_or(ReadError::Failed)?;
+                // How often it left a core, and it may be on one for the first time.
+                let runs = parse_switches(text).ok_or(ReadError::Failed)?.wrapping_add(1);
                 Ok(Counters { run_ns: ticks_to_ns(stat.cpu_ticks), delay_ns: 0, runs })
             }
         }

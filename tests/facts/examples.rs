@@ -3,6 +3,7 @@
 
 use super::support::*;
 use sampletop::model::facts::recorder::Limits;
+use sampletop::model::facts::snapshot::ThreadNow;
 use sampletop::model::projection::settings::Range;
 use sampletop::model::vocabulary::event::{Event, Observation, Seen, Syscall, Tick};
 use sampletop::model::vocabulary::frame::RawName;
@@ -460,6 +461,37 @@ fn the_view_says_how_the_measurement_goes() {
     let view = feed.recorder.view();
     assert_eq!((view.ticks, view.losses.samples, view.at), (201, 200, START + 2_000 * MS));
     assert_eq!((view.interval_achieved_ns, view.late_p99_ns), (10 * MS, 900));
+}
+
+#[test]
+fn a_new_thread_that_has_not_run_yet_wants_a_core() {
+    let mut feed = Feed::new();
+    feed.running(0, 1, counters(0, 0, 0));
+    feed.running(0, 2, counters(0, 0, 1));
+    feed.running(0, 3, counters(0, 0, 0));
+    feed.running(0, 4, counters(0, 0, 0));
+    feed.tick(0);
+    let view = feed.recorder.view();
+    let state = |t: &ThreadNow| t.state.resolve(view.tables.futex_kind(t.stack)).word();
+    let now: Vec<&str> = view.threads.iter().map(state).collect();
+    assert_eq!(now, ["rdy", "run", "rdy", "rdy"]);
+    // It ran, or a sample hit it.
+    feed.running(10, 3, counters(1, 9, 1));
+    feed.on_cpu(5, 4, 20);
+    for tid in 1..=3 {
+        feed.ended(20, tid, None);
+    }
+    feed.blocked(20, 4, READ, 10, counters(6, 4, 1));
+    feed.ended(20, 4, None);
+    let rows = feed.close(20);
+    let expected = [
+        "t1 [new thread, has not run yet] rdy wall=20 cpu=0 hits=0/0",
+        "t2 [cpu, not sampled] run wall=20 cpu=0 hits=0/0",
+        "t3 [cpu, not sampled] rdy wall=9 cpu=0 hits=0/0",
+        "t3 [cpu, not sampled] run wall=11 cpu=1 hits=0/0",
+    ];
+    assert_eq!(rows[..4], expected, "{rows:#?}");
+    assert!(rows[4..].iter().all(|row| row.starts_with("t4 ") && !row.contains("[")), "{rows:#?}");
 }
 
 #[test]

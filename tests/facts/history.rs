@@ -400,7 +400,7 @@ fn a_wait_is_a_hit_in_each_part_of_history() {
     let view = feed.recorder.view();
     assert_eq!(
         (view.tables.stack_count(), view.tables.frame_count()),
-        (7, 6),
+        (8, 7),
         "the empty stack and the markers"
     );
 }

@@ -86,11 +86,12 @@ pub fn is_young(snapshot: &Snapshot) -> bool {
     snapshot.living().any(|target| at - target.started_unix_ns < i128::from(YOUNG))
 }
 
-/// Returns whether the thread has a stack. A thread that was seen running without a sample has a
-/// marker instead.
+/// Returns whether the thread has a stack. A thread that was seen running without a sample, or
+/// before it ran for the first time, has a marker instead.
 fn has_stack(tables: &Tables, stack: StackId) -> bool {
+    let none = [Marker::NotSampled, Marker::NotRunYet].map(RawFrame::marker);
     let innermost = tables.frames_innermost_first(stack).next();
-    innermost.is_some_and(|frame| tables.frame(frame) != RawFrame::marker(Marker::NotSampled))
+    innermost.is_some_and(|frame| !none.contains(&tables.frame(frame)))
 }
 
 #[cfg(test)]

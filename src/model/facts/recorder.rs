@@ -386,6 +386,7 @@ impl Markers {
             cpu_not_sampled: interner.marker(Marker::CpuNotSampled),
             kernel_not_visible: interner.marker(Marker::KernelNotVisible),
             not_observed: interner.marker(Marker::NotObserved),
+            not_run_yet: interner.marker(Marker::NotRunYet),
             not_sampled: interner.marker(Marker::NotSampled),
             threads_gone: interner.marker(Marker::ThreadsGone),
         }

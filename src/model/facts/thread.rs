@@ -31,6 +31,7 @@ pub struct Markers {
     pub cpu_not_sampled: StackId,
     pub kernel_not_visible: StackId,
     pub not_observed: StackId,
+    pub not_run_yet: StackId,
     pub not_sampled: StackId,
     pub threads_gone: StackId,
 }
@@ -212,6 +213,11 @@ impl Thread {
         FactKey::new(self.key, self.name, stack, state)
     }
 
+    /// Returns whether the thread had not been put on a core since it was created.
+    fn not_run_yet(&self) -> bool {
+        self.doing == Doing::Unknown && self.counters.is_some_and(|counters| counters.runs == 0)
+    }
+
     fn wait_fact(&self, wait: &Wait) -> FactKey {
         FactKey { blocker: wait.blocker, ..self.fact(wait.stack, wait.state) }
     }
@@ -355,7 +361,7 @@ impl Thread {
         }
         let Some(now) = seen.counters else { return };
         let Some(before) = self.counters else {
-            (self.on_core, self.decided) = (true, (seen.at, now.run_ns));
+            (self.on_core, self.decided) = (now.runs > 0, (seen.at, now.run_ns));
             return;
         };
         let moved = now.run_ns != before.run_ns || now.runs != before.runs;
@@ -527,6 +533,7 @@ impl Thread {
             Doing::Ran { stack, at, state } => {
                 (stack, if state == READY { READY } else { runnable }, at, None)
             }
+            _ if self.not_run_yet() => (rules.markers.not_run_yet, READY, self.observed, None),
             _ => (rules.markers.not_sampled, runnable, self.observed, None),
         };
         let since = match rules.visit {

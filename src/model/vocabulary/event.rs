@@ -11,7 +11,7 @@ pub struct Counters {
     pub run_ns: u64,
     /// Time runnable but waiting for a core, ns (schedstat field 2; 0 where the kernel has none).
     pub delay_ns: u64,
-    /// How often it was put on a core (schedstat field 3).
+    /// How often it was put on a core (schedstat field 3); 0 only before the first time.
     pub runs: u64,
 }
 

@@ -181,10 +181,12 @@ pub enum Marker {
     /// A page of the stack of a running thread was not in memory; the kernel copied what lies below
     /// it.
     PageMissing = 16,
+    /// The thread has not been put on a core since it was created.
+    NotRunYet = 17,
 }
 
 impl Marker {
-    pub const ALL: [Marker; 17] = [
+    pub const ALL: [Marker; 18] = [
         Marker::Truncated,
         Marker::TooDeep,
         Marker::NoUnwindInfo,
@@ -202,6 +204,7 @@ impl Marker {
         Marker::Folded,
         Marker::NotCopied,
         Marker::PageMissing,
+        Marker::NotRunYet,
     ];
 
     fn from_code(code: u8) -> Marker {
@@ -230,6 +233,7 @@ impl Marker {
             (Marker::Folded, _) => "[... frames folded]".into(),
             (Marker::NotCopied, _) => "[... frames not copied]".into(),
             (Marker::PageMissing, _) => "[truncated: a page of the stack was not in memory]".into(),
+            (Marker::NotRunYet, _) => "[new thread, has not run yet]".into(),
         }
     }
 

@@ -125,7 +125,8 @@ impl Thread {
 
     /// Books a span to what the thread did last; `ready` of it was run delay. A wait, or the stack
     /// of a sample, continues. A thread that was woken and has not run since is ready in its
-    /// waiting stack. One observed running without a sample becomes [`Unsampled`].
+    /// waiting stack, and a new one in the marker for that. One observed running without a sample
+    /// becomes [`Unsampled`].
     fn book_as_last(
         &mut self,
         from: Ns,
@@ -138,6 +139,7 @@ impl Thread {
             Doing::Waits(wait) if !self.running => (self.wait_fact(&wait), Some(wait.from)),
             Doing::Waits(wait) if !self.moved => (self.fact(wait.stack, READY), None),
             Doing::Ran { stack, .. } if !self.running => (self.fact(stack, RUN), None),
+            _ if self.not_run_yet() => (self.fact(rules.markers.not_run_yet, READY), None),
             _ if rules.kernel_visible => {
                 self.outcome.unsampled.push(Unsampled::Wall { from, till, name: self.name, ready });
                 return;
