@@ -1,14 +1,17 @@
 #!/bin/bash
 # Servers at rest and at work: which of their threads does sampletop call idle? For a maintainer, as
-# root on Debian with redis-server, nginx-core, postgresql and golang-go. Prints one line for each
-# thread: what it does, what it is called, the server, the thread.
+# root on Debian with redis-server, nginx-core, postgresql, mariadb-server, apache2, varnish, bind9,
+# erlang-base and golang-go. Prints one line for each thread: what it does, what it is called, the
+# server, the thread.
 #
 #   tests/idle_corpus/servers.sh [SAMPLETOP]
 set -euo pipefail
 sampletop=$(realpath "${1:-target/release/sampletop}")
 folder=$(mktemp -d)
 pids=()
-trap '[ ${#pids[@]} = 0 ] || kill -INT "${pids[@]}" 2>/dev/null || true; wait; rm -rf "$folder"' EXIT
+# Those that SIGINT does not end.
+others=()
+trap 'kill -INT "${pids[@]}" 2>/dev/null || true; kill "${others[@]}" 2>/dev/null || true; wait; rm -rf "$folder"' EXIT
 chmod 755 "$folder"
 
 # Names of threads in a profile; $2 is a filter of `go tool pprof`.
@@ -81,3 +84,67 @@ session -c 'select * from t' >/dev/null 2>&1 &
 sleep 1
 watch job postgres-query $(added | grep -vx "$holder")
 exec 9>&-
+
+# MariaDB: its threads at rest, a client without a query, one that sleeps in a query, and one that
+# waits there for a row.
+mkdir "$folder/mariadb"
+chown mysql "$folder/mariadb"
+mariadb-install-db --user=mysql --datadir="$folder/mariadb" >/dev/null 2>&1
+mariadbd --user=mysql --datadir="$folder/mariadb" --socket="$folder/mariadb/socket" --skip-networking 2>/dev/null &
+server=$!
+others+=("$server")
+client() { mariadb -S "$folder/mariadb/socket" "$@"; }
+until client -e 'select 1' >/dev/null 2>&1; do sleep 0.2; done
+client -e 'create database d; create table d.t (a int primary key) engine=innodb; insert into d.t values (1)'
+watch rest mariadb "$server"
+# From here on each client has a thread of its own.
+client -e 'set global thread_cache_size = 0'
+before=$(ls "/proc/$server/task")
+added() { comm -13 <(sort <<<"$before") <(ls "/proc/$server/task" | sort); }
+client d -e 'begin; delete from t; select sleep(60)' >/dev/null 2>&1 &
+sleep 1
+client d -e 'delete from t' >/dev/null 2>&1 &
+sleep 1
+"$sampletop" record --idle -p "$server" -d 2s -o "$folder/profile.pb.gz" >/dev/null
+idle=$(threads "$folder/profile.pb.gz" -tagfocus=idle)
+for tid in $(added); do
+    if grep -qx "$tid" <<<"$idle"; then called=idle; else called=busy; fi
+    echo "job $called mariadb-query $tid"
+done
+
+# Apache with workers, behind Varnish.
+mkdir "$folder/logs" "$folder/varnish"
+cat >"$folder/apache.conf" <<END
+ServerRoot $folder
+PidFile $folder/apache.pid
+Listen 127.0.0.1:48081
+ServerName localhost
+User www-data
+Group www-data
+ErrorLog $folder/logs/error
+DocumentRoot $folder/www
+LoadModule mpm_event_module /usr/lib/apache2/modules/mod_mpm_event.so
+LoadModule authz_core_module /usr/lib/apache2/modules/mod_authz_core.so
+END
+apache2 -f "$folder/apache.conf" -DFOREGROUND &
+pids+=($!)
+until [ -s "$folder/apache.pid" ]; do sleep 0.1; done
+sleep 1
+watch rest apache "${pids[-1]}" $(pgrep -P "${pids[-1]}")
+varnishd -F -a 127.0.0.1:48082 -b 127.0.0.1:48081 -n "$folder/varnish" >/dev/null 2>&1 &
+pids+=($!)
+sleep 3
+watch rest varnish "${pids[-1]}" $(pgrep -P "${pids[-1]}")
+
+# BIND and Erlang.
+cat >"$folder/named.conf" <<END
+options { directory "$folder/www"; pid-file none; listen-on port 48053 { 127.0.0.1; }; listen-on-v6 { none; }; };
+controls { };
+END
+named -f -c "$folder/named.conf" 2>/dev/null &
+pids+=($!)
+erl +Bi -noshell -eval 'timer:sleep(infinity).' &
+others+=($!)
+sleep 2
+watch rest bind "${pids[-1]}"
+watch rest erlang "${others[-1]}"

@@ -12,6 +12,7 @@ pub const PLUMBING: &str = "plumbing";
 pub const MAIN: &str = "main";
 pub const JOIN: &str = "join";
 pub const QUERY: &str = "query";
+pub const ORDERS: &str = "orders";
 
 /// Places of frames in a thread (`projection::thread_base`).
 pub const CLOSURE: &str = "closure";
@@ -32,6 +33,7 @@ pub const FOREIGN: &str = "foreign";
 pub const MANAGED_RUN: &str = "managed run";
 pub const MANAGED_CLOSURE: &str = "managed closure";
 pub const OF_POOL: &str = "of pool";
+pub const OF_SERVER: &str = "of server";
 pub const RECEIVES: &str = "receives";
 pub const OF_QUEUE: &str = "of queue";
 pub const MANAGED_MAIN: &str = "managed main";
@@ -41,7 +43,7 @@ pub const SYNCHRONIZER: &str = "synchronizer";
 pub const AWAITS_END: &str = "awaits end";
 pub const MAY_TAKE: &str = "may take";
 
-const PLACES: [&str; 26] = [
+const PLACES: [&str; 27] = [
     CLOSURE,
     BASE,
     RUN,
@@ -62,6 +64,7 @@ const PLACES: [&str; 26] = [
     OF_QUEUE,
     RECEIVES,
     OF_POOL,
+    OF_SERVER,
     MANAGED_MAIN,
     MANAGED_LIBRARY,
     PARKS,
@@ -109,7 +112,7 @@ pub fn with(name: &str, roles: &[&str]) -> String {
 pub fn of(name: &str) -> Option<impl Iterator<Item = &str>> {
     let (_, roles) = name.strip_suffix(']')?.rsplit_once('[')?;
     let known = |word: &str| {
-        [WAITS, LOOP, PLUMBING, MAIN, JOIN, BLOCKS_ON, QUERY].contains(&word)
+        [WAITS, LOOP, PLUMBING, MAIN, JOIN, BLOCKS_ON, QUERY, ORDERS].contains(&word)
             || PLACES.contains(&word)
             || to_futex(word).is_some()
             || CODE.iter().any(|(known, _)| *known == word)

@@ -66,6 +66,8 @@ pub(in crate::model) enum BaseMark {
     Foreign,
     /// A library of pools: of these functions any number may lead to the wait for work.
     OfPool,
+    /// A server whose threads are known to wait for work in few functions.
+    OfServer,
     /// Everything below is a job: any other function, an executor that runs tasks, a marker.
     Job,
 }
@@ -95,6 +97,7 @@ const WORDS: &[(&str, BaseMark)] = &[
     (redacted::BLOCKS_ON, BaseMark::BlocksOn),
     (redacted::FOREIGN, BaseMark::Foreign),
     (redacted::OF_POOL, BaseMark::OfPool),
+    (redacted::OF_SERVER, BaseMark::OfServer),
     (redacted::RECEIVES, BaseMark::Receives),
     (redacted::MANAGED_RUN, BaseMark::ManagedRun),
     (redacted::MANAGED_CLOSURE, BaseMark::ManagedClosure),
@@ -214,6 +217,14 @@ const RUNS_TASKS: &str = r"(?x)^(
     | (boost::)?asio::detail::.*(do_)?(complete|invoke).* | std::__future_base::.*
     )$";
 
+/// Waits of servers, from their own libraries: Varnish's locks, Erlang's `ethread`.
+static SERVER_WAITS: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(
+        r"^(Lck_CondWait(Until|Timeout)?|ethr_(event_t?wait|cond_wait)|erts_poll_wait(_flbk)?)$",
+    )
+    .expect("the shipped list is a regular expression")
+});
+
 static PATTERNS: LazyLock<[Regex; 13]> = LazyLock::new(|| {
     [
         CLOSURES,
@@ -251,6 +262,13 @@ pub(in crate::model) fn mark(location: &Location, role: Role) -> BaseMark {
         }
     }
     let is_native = location.kind == FrameKind::Native;
+    if is_native && is_server(&location.module) {
+        return match name {
+            _ if starts.is_match(name) => BaseMark::Starts,
+            _ if SERVER_WAITS.is_match(name) => BaseMark::Neutral,
+            _ => BaseMark::OfServer,
+        };
+    }
     match role {
         Role::Kernel => return BaseMark::Neutral,
         Role::Wait | Role::Library | Role::Runtime if is_native && joins.is_match(name) => {
@@ -407,6 +425,12 @@ fn is_of_pool(location: &Location) -> bool {
 /// Returns whether it is Node or its library.
 fn is_node(module: &str) -> bool {
     matches!(module, "node" | "nodejs") || module.starts_with("libnode.so")
+}
+
+/// Returns whether it is a server whose threads have few functions of its own where they wait for
+/// work, mostly without names, and more in a job: MariaDB, Varnish, Erlang's virtual machine.
+fn is_server(module: &str) -> bool {
+    matches!(module, "mariadbd" | "varnishd" | "beam.smp")
 }
 
 /// Removes type arguments: `<std::sync::Barrier>::wait` -> `std::sync::Barrier::wait`.

@@ -13,8 +13,9 @@
 //! direct caller. A request that joins its workers stays visible, and so does a method called by
 //! `main` that joins: they do the program's own waiting.
 //!
-//! The states io, lock and disk are never idle. Poll always is, except in the listed functions that
-//! run a query. So these lists decide about wait and sleep. A runtime's own threads wait only for
+//! The states lock and disk are never idle, and io only where a server reads its own orders. Poll
+//! always is, except in the listed functions that run a query. So these lists decide about wait and
+//! sleep. A runtime's own threads wait only for
 //! work, so they need no known frame.
 
 use super::idle_marks::Mark;
@@ -39,6 +40,8 @@ pub(super) enum Wait {
     ForFuture,
     /// In a query.
     InQuery,
+    /// In a function that reads its own server's orders.
+    ForOrders,
 }
 
 impl Wait {
@@ -46,6 +49,7 @@ impl Wait {
     pub(super) fn below(self, mark: Mark) -> Wait {
         match (self, mark) {
             (Wait::InQuery, _) | (_, Mark::Query) => Wait::InQuery,
+            (Wait::ForOrders, _) | (_, Mark::Orders) => Wait::ForOrders,
             (Wait::ForFuture, _) | (_, Mark::Future) => Wait::ForFuture,
             (Wait::ForWork, _) | (_, Mark::Waits) => Wait::ForWork,
             (_, Mark::Loop) => Wait::InLoop,
@@ -66,9 +70,8 @@ impl Wait {
             State::Wait | State::Sleep => {
                 matches!(self, Wait::InLoop | Wait::ForWork) || kind == ThreadKind::Internal
             }
-            State::Run | State::Rdy | State::Lock | State::Io | State::Disk | State::Stopped => {
-                false
-            }
+            State::Io => self == Wait::ForOrders,
+            State::Run | State::Rdy | State::Lock | State::Disk | State::Stopped => false,
         }
     }
 }
@@ -407,6 +410,21 @@ mod tests {
         let taken =
             ["exec_execute_message", "g_async_queue_pop", "g_thread_pool_wait_for_new_task"];
         assert!(!is_idle(State::Wait, &taken));
+    }
+
+    #[test]
+    fn threads_of_known_servers_wait_for_work() {
+        let erlang = ["erts_dirty_process_main", "erts_schedule", "beam.smp!fn_73ee0", "syscall"];
+        assert!(is_idle(State::Wait, &erlang));
+        assert!(!is_idle(State::Lock, &erlang));
+        assert!(!is_idle(State::Wait, &["erts_dirty_process_main", "efile_pwrite", "wait"]));
+        assert!(is_idle(State::Wait, &["mariadbd!fn_c7f450", "handle_manager"]));
+        let named = ["main", "isc_app_run", "__sigwait", "__sigtimedwait"];
+        assert!(is_idle(State::Wait, &named));
+        let orders = ["main", "ap_run_mpm", "ap_mpm_podx_check", "__libc_read"];
+        assert!(is_idle(State::Io, &orders));
+        assert!(!is_idle(State::Disk, &orders));
+        assert!(!is_idle(State::Io, &["main", "ap_run_mpm", "ap_read_request", "__libc_read"]));
     }
 
     #[test]

@@ -18,9 +18,15 @@ const WAITS: &[&str] = &[
     r"g_thread_pool_wait_for_new_(task|pool)",
     r"__kmp_fork_barrier",
     r"gomp_simple_barrier_wait",
-    r"ap_queue_pop_something",
+    r"ap_queue_pop_something|ap_wait_or_timeout",
     r"Per_thread_connection_handler::block_until_new_connection",
     r"tbb::.*rml::internal::thread_monitor::(commit_)?wait",
+    // Erlang's schedulers: the process that they take runs below their caller.
+    r"erts_schedule",
+    // MariaDB's.
+    r"handle_manager|slave_deadlock_handler",
+    // Signals come from outside.
+    r"_*sigwait(info)?|_*sigtimedwait",
     // A Java virtual machine's own threads.
     r"CompileQueue::get",
     r"VMThread::wait_for_(vm_)?operations?",
@@ -141,8 +147,11 @@ const QUERIES: &[&str] = &[
     r"PortalRun|standard_ExecutorRun|parse_analyze[a-z_]*|LockAcquire(Extended)?|ProcSleep",
 ];
 
-static LISTS: LazyLock<[Regex; 8]> = LazyLock::new(|| {
-    [WAITS, LOOPS, PLUMBING, JOINS, C_LIBRARY, HELPERS, FUTURES, QUERIES].map(|list| {
+/// Functions that read what other processes of the same server tell them: Apache's, Varnish's.
+const ORDERS: &[&str] = &[r"ap_mpm_podx?_check", r"VCLS_Poll"];
+
+static LISTS: LazyLock<[Regex; 9]> = LazyLock::new(|| {
+    [WAITS, LOOPS, PLUMBING, JOINS, C_LIBRARY, HELPERS, FUTURES, QUERIES, ORDERS].map(|list| {
         let any = format!("^(?:{})$", list.join("|"));
         Regex::new(&any).expect("the shipped lists are regular expressions")
     })
@@ -164,13 +173,15 @@ pub(in crate::model) enum Mark {
     Future,
     /// Runs a query.
     Query,
+    /// Reads what to do from its own server's other processes.
+    Orders,
     /// Any other Java method.
     Java,
 }
 
 /// Returns the role of a frame by the built-in list.
 pub(in crate::model) fn mark(location: &Location) -> Mark {
-    let [.., c_library, helpers, _, _] = &*LISTS;
+    let [.., c_library, helpers, _, _, _] = &*LISTS;
     let name = &location.function;
     let is_java = location.kind == FrameKind::Java;
     let is_in =
@@ -185,7 +196,7 @@ pub(in crate::model) fn mark(location: &Location) -> Mark {
 
 /// Returns the role of a frame by its name alone; [`Mark::Nothing`] without one.
 pub(super) fn mark_of_name(name: &str, kind: FrameKind) -> Mark {
-    let [waits, loops, plumbing, joins, _, _, futures, queries] = &*LISTS;
+    let [waits, loops, plumbing, joins, _, _, futures, queries, orders] = &*LISTS;
     let is_java = kind == FrameKind::Java;
     if let Some(roles) = redacted::of(name) {
         let mut marks = roles.filter_map(|role| match role {
@@ -196,6 +207,7 @@ pub(super) fn mark_of_name(name: &str, kind: FrameKind) -> Mark {
             redacted::JOIN => Some(Mark::Join),
             redacted::BLOCKS_ON => Some(Mark::Future),
             redacted::QUERY => Some(Mark::Query),
+            redacted::ORDERS => Some(Mark::Orders),
             _ => None,
         });
         return marks.next().unwrap_or_default();
@@ -204,6 +216,8 @@ pub(super) fn mark_of_name(name: &str, kind: FrameKind) -> Mark {
         Mark::Plumbing
     } else if queries.is_match(name) {
         Mark::Query
+    } else if orders.is_match(name) {
+        Mark::Orders
     } else if futures.is_match(name) {
         Mark::Future
     } else if waits.is_match(name) {

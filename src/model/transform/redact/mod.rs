@@ -214,6 +214,7 @@ impl Redactor {
                 Mark::Join => Some(redacted::JOIN),
                 Mark::Future => Some(redacted::BLOCKS_ON),
                 Mark::Query => Some(redacted::QUERY),
+                Mark::Orders => Some(redacted::ORDERS),
             });
         }
         let kind = |location: &Location| futex::kind_of(std::slice::from_ref(location));
