@@ -121,10 +121,12 @@ fn cores(stat: &str) -> Option<Cores> {
         .collect::<Option<_>>()?;
     let all = ticks.iter().fold(0_u64, |sum, ticks| sum.saturating_add(*ticks));
     let idle = ticks.get(3)?.saturating_add(*ticks.get(4)?);
-    // Not what this process may use: that can be less, and others wait for all cores.
-    let count = stat.lines().skip(1).take_while(|line| line.starts_with("cpu")).count() as u32;
+    // All cores of the host, also where this process may use fewer: the queue is the host's.
+    let listed = stat.lines().skip(1).take_while(|line| line.starts_with("cpu")).count() as u32;
+    let usable = || std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    let count = if listed > 0 { listed } else { usable() };
     let stolen = *ticks.get(7)?;
-    Some(Cores { busy: all.saturating_sub(idle), stolen, all, count: count.max(1) })
+    Some(Cores { busy: all.saturating_sub(idle), stolen, all, count })
 }
 
 /// Reads the fourth field of /proc/loadavg: `2/345`.

@@ -233,7 +233,7 @@ impl Tasks {
                 let stat = parse_stat(text).ok_or(ReadError::Failed)?;
                 let text = self.read(files.tid, "status", &mut files.counters, &mut buf)?;
                 // How often it left a core, and it may be on one for the first time.
-                let runs = parse_switches(text).ok_or(ReadError::Failed)?.wrapping_add(1);
+                let runs = parse_switches(text).ok_or(ReadError::Failed)?.saturating_add(1);
                 Ok(Counters { run_ns: ticks_to_ns(stat.cpu_ticks), delay_ns: 0, runs })
             }
         }

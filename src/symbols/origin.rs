@@ -30,11 +30,16 @@ const PACKAGES: &[&str] = &[
     "/.cargo/",
 ];
 
-/// Programs that run programs of another language. A version may follow: `python3.11`, `ruby2.7`.
+/// Programs that run programs of another language, whose functions are frames. A version may
+/// follow: `python3.11`. Interpreters of PHP, Ruby, Perl and shells are not in it: nothing is read
+/// of their programs, so the interpreter's own functions are all that can be shown.
 const RUNTIME_PROGRAMS: &[&str] = &[
-    "java", "python", "pypy", "node", "nodejs", "deno", "bun", "ruby", "perl", "php", "php-fpm",
-    "dotnet", "mono", "beam.smp", "lua", "luajit", "bash", "dash", "sh",
+    "java", "python", "pypy", "node", "nodejs", "deno", "bun", "dotnet", "mono", "beam.smp",
+    "luajit",
 ];
+
+/// Shared objects of those interpreters, without their versions.
+const INTERPRETER_LIBRARIES: &[&str] = &["libruby", "libperl", "libphp", "liblua"];
 
 /// Shared objects of such runtimes, without their versions.
 const RUNTIME_LIBRARIES: &[&str] = &[
@@ -53,9 +58,6 @@ const RUNTIME_LIBRARIES: &[&str] = &[
     "libjdwp",
     "libpython",
     "libnode",
-    "libruby",
-    "libperl",
-    "libphp",
     "libcoreclr",
     "libclrjit",
     "libmonosgen",
@@ -79,6 +81,8 @@ pub fn of(path: &Path, is_program: bool) -> Origin {
     let base = base.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
     if RUNTIME_LIBRARIES.contains(&base) {
         Origin::Runtime
+    } else if INTERPRETER_LIBRARIES.contains(&base) {
+        Origin::App
     } else if ["[vdso]", "[vsyscall]"].contains(&&*text)
         || SYSTEM.iter().any(|directory| text.starts_with(directory))
         || PACKAGES.iter().any(|directory| text.contains(directory))
@@ -116,7 +120,9 @@ mod tests {
             ("/usr/bin/python3.11", true, Origin::Runtime),
             ("/opt/py/lib/libpython3.12.so.1.0", false, Origin::Runtime),
             ("/usr/bin/node", true, Origin::Runtime),
-            ("/usr/sbin/php-fpm8.2", true, Origin::Runtime),
+            ("/usr/sbin/php-fpm8.2", true, Origin::App),
+            ("/usr/lib/x86_64-linux-gnu/libruby-3.1.so.3.1.2", false, Origin::App),
+            ("/usr/lib/php/20220829/phar.so", false, Origin::Library),
             ("/usr/bin/javaws-like", true, Origin::App),
             ("/usr/bin/nodexporter", true, Origin::App),
             ("/usr/bin/shop", true, Origin::App),

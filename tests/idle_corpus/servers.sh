@@ -9,7 +9,7 @@ set -euo pipefail
 sampletop=$(realpath "${1:-target/release/sampletop}")
 folder=$(mktemp -d)
 pids=()
-# Those that SIGINT does not end.
+# Servers that SIGINT does not end.
 others=()
 trap 'kill -INT "${pids[@]}" 2>/dev/null || true; kill "${others[@]}" 2>/dev/null || true; wait; rm -rf "$folder"' EXIT
 chmod 755 "$folder"
@@ -107,6 +107,7 @@ client d -e 'delete from t' >/dev/null 2>&1 &
 sleep 1
 "$sampletop" record --idle -p "$server" -d 2s -o "$folder/profile.pb.gz" >/dev/null
 idle=$(threads "$folder/profile.pb.gz" -tagfocus=idle)
+[ "$(added | wc -l)" = 2 ] || { echo "the two clients have not two threads" >&2; exit 1; }
 for tid in $(added); do
     if grep -qx "$tid" <<<"$idle"; then called=idle; else called=busy; fi
     echo "job $called mariadb-query $tid"

@@ -12,7 +12,7 @@ pub const PLUMBING: &str = "plumbing";
 pub const MAIN: &str = "main";
 pub const JOIN: &str = "join";
 pub const QUERY: &str = "query";
-pub const ORDERS: &str = "orders";
+pub const ORDERS: &str = "reads orders";
 
 /// Places of frames in a thread (`projection::thread_base`).
 pub const CLOSURE: &str = "closure";

@@ -215,7 +215,10 @@ impl Thread {
 
     /// Returns whether the thread had not been put on a core since it was created.
     fn not_run_yet(&self) -> bool {
-        self.doing == Doing::Unknown && self.counters.is_some_and(|counters| counters.runs == 0)
+        // After a span without counters it may have run.
+        self.doing == Doing::Unknown
+            && self.unseen_cpu.is_none()
+            && self.counters.is_some_and(|counters| counters.runs == 0)
     }
 
     fn wait_fact(&self, wait: &Wait) -> FactKey {

@@ -217,13 +217,8 @@ const RUNS_TASKS: &str = r"(?x)^(
     | (boost::)?asio::detail::.*(do_)?(complete|invoke).* | std::__future_base::.*
     )$";
 
-/// Waits of servers, from their own libraries: Varnish's locks, Erlang's `ethread`.
-static SERVER_WAITS: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(
-        r"^(Lck_CondWait(Until|Timeout)?|ethr_(event_t?wait|cond_wait)|erts_poll_wait(_flbk)?)$",
-    )
-    .expect("the shipped list is a regular expression")
-});
+/// Functions of servers that wait for others of the same job: MariaDB's replicas.
+const SERVER_JOBS: &[&str] = &["handle_rpl_parallel_thread", "handle_slave_io", "handle_slave_sql"];
 
 static PATTERNS: LazyLock<[Regex; 13]> = LazyLock::new(|| {
     [
@@ -262,13 +257,6 @@ pub(in crate::model) fn mark(location: &Location, role: Role) -> BaseMark {
         }
     }
     let is_native = location.kind == FrameKind::Native;
-    if is_native && is_server(&location.module) {
-        return match name {
-            _ if starts.is_match(name) => BaseMark::Starts,
-            _ if SERVER_WAITS.is_match(name) => BaseMark::Neutral,
-            _ => BaseMark::OfServer,
-        };
-    }
     match role {
         Role::Kernel => return BaseMark::Neutral,
         Role::Wait | Role::Library | Role::Runtime if is_native && joins.is_match(name) => {
@@ -290,6 +278,14 @@ pub(in crate::model) fn mark(location: &Location, role: Role) -> BaseMark {
         Role::Wait => return BaseMark::Parks,
         Role::Runtime if runs_tasks.is_match(name) => return BaseMark::Job,
         Role::Runtime if starts.is_match(name) => return BaseMark::Starts,
+        Role::App | Role::Library | Role::Runtime
+            if is_native && is_server(&location.module) && !is_standard_library(location) =>
+        {
+            return match SERVER_JOBS.contains(&name) {
+                true => BaseMark::Job,
+                false => BaseMark::OfServer,
+            };
+        }
         // Its threads have few functions of their own; where scripts run there are many.
         Role::Runtime if is_native && is_node(&location.module) => return BaseMark::Foreign,
         Role::Runtime => return BaseMark::Neutral,
@@ -427,8 +423,9 @@ fn is_node(module: &str) -> bool {
     matches!(module, "node" | "nodejs") || module.starts_with("libnode.so")
 }
 
-/// Returns whether it is a server whose threads have few functions of its own where they wait for
-/// work, mostly without names, and more in a job: MariaDB, Varnish, Erlang's virtual machine.
+/// Returns whether it is a server whose threads have one or two functions of its own where they
+/// wait for work, mostly without names, and more in a job: MariaDB, Varnish, Erlang's virtual
+/// machine.
 fn is_server(module: &str) -> bool {
     matches!(module, "mariadbd" | "varnishd" | "beam.smp")
 }

@@ -13,9 +13,9 @@
 //! direct caller. A request that joins its workers stays visible, and so does a method called by
 //! `main` that joins: they do the program's own waiting.
 //!
-//! The states lock and disk are never idle, and io only where a server reads its own orders. Poll
-//! always is, except in the listed functions that run a query. So these lists decide about wait and
-//! sleep. A runtime's own threads wait only for
+//! The states lock and disk are never idle. By these lists io is idle only where a server reads its
+//! own orders. Poll always is, except in the listed functions that run a query. So these lists
+//! decide about wait and sleep. A runtime's own threads wait only for
 //! work, so they need no known frame.
 
 use super::idle_marks::Mark;
@@ -49,7 +49,7 @@ impl Wait {
     pub(super) fn below(self, mark: Mark) -> Wait {
         match (self, mark) {
             (Wait::InQuery, _) | (_, Mark::Query) => Wait::InQuery,
-            (Wait::ForOrders, _) | (_, Mark::Orders) => Wait::ForOrders,
+            (_, Mark::Orders) | (Wait::ForOrders, Mark::Plumbing) => Wait::ForOrders,
             (Wait::ForFuture, _) | (_, Mark::Future) => Wait::ForFuture,
             (Wait::ForWork, _) | (_, Mark::Waits) => Wait::ForWork,
             (_, Mark::Loop) => Wait::InLoop,
@@ -414,17 +414,32 @@ mod tests {
 
     #[test]
     fn threads_of_known_servers_wait_for_work() {
-        let erlang = ["erts_dirty_process_main", "erts_schedule", "beam.smp!fn_73ee0", "syscall"];
-        assert!(is_idle(State::Wait, &erlang));
-        assert!(!is_idle(State::Lock, &erlang));
+        let scheduler = ["erts_dirty_process_main", "beam.smp!erts_schedule"];
+        let waits = ["beam.smp!fn_73ee0", "beam.smp!ethr_event_twait", "libc.so.6!syscall"];
+        assert!(is_idle(State::Wait, &[&scheduler[..], &waits].concat()));
+        assert!(!is_idle(State::Lock, &[&scheduler[..], &waits].concat()));
+        let port = ["beam.smp!erts_port_task_execute", "beam.smp!fn_1000"];
+        assert!(!is_idle(State::Wait, &[&scheduler[..], &port, &waits].concat()));
         assert!(!is_idle(State::Wait, &["erts_dirty_process_main", "efile_pwrite", "wait"]));
-        assert!(is_idle(State::Wait, &["mariadbd!fn_c7f450", "handle_manager"]));
-        let named = ["main", "isc_app_run", "__sigwait", "__sigtimedwait"];
+        let connection = ["mariadbd!handle_one_connection", "mariadbd!do_handle_one_connection"];
+        let cond = ["pthread_cond_timedwait"];
+        assert!(is_idle(State::Wait, &[&connection[..], &cond].concat()));
+        assert!(!is_idle(State::Wait, &[&connection[..], &["do_command"], &cond].concat()));
+        let named = ["main", "isc_app_run", "isc_app_ctxrun", "libc.so.6!__sigwait"];
         assert!(is_idle(State::Wait, &named));
-        let orders = ["main", "ap_run_mpm", "ap_mpm_podx_check", "__libc_read"];
+        // For a child.
+        let child = ["worker_loop", "handle_request", "run_child", "libc.so.6!__sigtimedwait"];
+        assert!(!is_idle(State::Wait, &child));
+        let parent = ["ap_run_mpm", "ap_wait_or_timeout", "apr_sleep", "libc.so.6!__select"];
+        assert!(is_idle(State::Sleep, &parent));
+        assert!(!is_idle(State::Sleep, &["ap_wait_or_timeout", "ap_run_monitor", "nap"]));
+        let orders = ["main", "ap_run_mpm", "ap_mpm_podx_check", "libc.so.6!__libc_read"];
         assert!(is_idle(State::Io, &orders));
         assert!(!is_idle(State::Disk, &orders));
         assert!(!is_idle(State::Io, &["main", "ap_run_mpm", "ap_read_request", "__libc_read"]));
+        assert!(is_idle(State::Io, &["child_main", "VCLS_Poll", "libc.so.6!__poll"]));
+        let order = ["child_main", "VCLS_Poll", "mcf_vcl_load", "libc.so.6!__libc_read"];
+        assert!(!is_idle(State::Io, &order));
     }
 
     #[test]

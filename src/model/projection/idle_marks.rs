@@ -14,19 +14,14 @@ const WAITS: &[&str] = &[
     r"<?tokio::runtime::([a-z_]+::)*[A-Za-z]+(<.*>)?>?::park(_timeout|_condvar|_driver|_internal|_yield)?",
     r"<?tokio::park::.*::park(_timeout)?",
     r"<?rayon_core::sleep::Sleep>?::sleep",
-    // C and C++: GLib, LLVM's and GNU's OpenMP, Apache, MySQL, oneTBB.
+    // C and C++: GLib, LLVM's and GNU's OpenMP, Apache, MySQL, oneTBB, MariaDB.
     r"g_thread_pool_wait_for_new_(task|pool)",
     r"__kmp_fork_barrier",
     r"gomp_simple_barrier_wait",
-    r"ap_queue_pop_something|ap_wait_or_timeout",
+    r"ap_queue_pop_something",
     r"Per_thread_connection_handler::block_until_new_connection",
     r"tbb::.*rml::internal::thread_monitor::(commit_)?wait",
-    // Erlang's schedulers: the process that they take runs below their caller.
-    r"erts_schedule",
-    // MariaDB's.
-    r"handle_manager|slave_deadlock_handler",
-    // Signals come from outside.
-    r"_*sigwait(info)?|_*sigtimedwait",
+    r"tpool::thread_pool_generic::(get_task|wait_for_tasks)(\(.*)?",
     // A Java virtual machine's own threads.
     r"CompileQueue::get",
     r"VMThread::wait_for_(vm_)?operations?",
@@ -77,6 +72,9 @@ const LOOPS: &[&str] = &[
     r"QThreadPoolThread::run",
     r"tbb::.*rml::private_worker::run",
     r"ngx_thread_pool_cycle|ngx_(master|single)_process_cycle",
+    // Apache's parent, BIND's main thread, MariaDB's thread that is kept for the next client,
+    // Erlang's schedulers: a process that they take runs below their caller.
+    r"ap_wait_or_timeout|isc_app_(ctx)?run|do_handle_one_connection(\(.*)?|erts_schedule",
     r"(ServiceThread|NotificationThread|MonitorDeflationThread)::[a-z]+_(deflation_)?thread_entry",
     r"GangWorker::loop|WorkerThread::run|G1Concurrent[A-Za-z]+Thread::run_service|NMethodSweeper::sweeper_loop",
     r"[ZX](Director|Driver[A-Za-z]*|Stat|Uncommitter|Unmapper)::(run_service|run_thread|thread_loop)",
@@ -119,6 +117,10 @@ const PLUMBING: &[&str] = &[
     // Jobs take from queues too: answers, connections. `thread_base` decides by the place.
     r"java\.util\.concurrent\.[A-Za-z]*(Queue|Deque)(\$\w+)?\.(take|poll)(First|Last)?",
     r"(threading\.)?Condition\.wait|ngx_thread_cond_wait",
+    r"apr_(sleep|proc_wait_all_procs)|Lck_CondWait(Until|Timeout)?|VTIM_sleep",
+    r"scheduler_wait|ethr_(event_t?wait|cond_wait)",
+    r"erts_(check_io|poll_wait(_flbk)?|sys_main_thread)",
+    r"(inline_mysql|psi|my|safe)_cond_[a-z_]*wait[a-z_]*|_*io_uring_(get|wait)_cqes?(_[a-z]+)*",
 ];
 
 /// The C library and the dynamic loader, whose internal functions have no names on most machines.
@@ -147,7 +149,8 @@ const QUERIES: &[&str] = &[
     r"PortalRun|standard_ExecutorRun|parse_analyze[a-z_]*|LockAcquire(Extended)?|ProcSleep",
 ];
 
-/// Functions that read what other processes of the same server tell them: Apache's, Varnish's.
+/// Functions that read what other processes of the same server tell them: Apache's, Varnish's. They
+/// may also do it; what they call for that is a job.
 const ORDERS: &[&str] = &[r"ap_mpm_podx?_check", r"VCLS_Poll"];
 
 static LISTS: LazyLock<[Regex; 9]> = LazyLock::new(|| {
@@ -188,10 +191,17 @@ pub(in crate::model) fn mark(location: &Location) -> Mark {
         |modules: &Regex| redacted::of(name).is_none() && modules.is_match(&location.module);
     match mark_of_name(name, location.kind) {
         Mark::Nothing if is_in(c_library) => Mark::Plumbing,
+        // Of its functions in a scheduler's wait only some have names.
+        Mark::Nothing if &*location.module == "beam.smp" && is_unnamed(name) => Mark::Plumbing,
         Mark::Nothing if is_in(helpers) => Mark::Waits,
         Mark::Nothing if is_java => Mark::Java,
         mark => mark,
     }
+}
+
+/// Returns whether the function has no name: `beam.smp!fn_73ee0`.
+fn is_unnamed(name: &str) -> bool {
+    name.rsplit('!').next().is_some_and(|name| name.starts_with("fn_"))
 }
 
 /// Returns the role of a frame by its name alone; [`Mark::Nothing`] without one.

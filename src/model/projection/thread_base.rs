@@ -7,6 +7,9 @@
 //! function of a native thread may have any name but that of a job: `handle_request`. In Java it is
 //! `run` of any class but a job's: `PayRequest`. A join, a barrier or a future is a wait for the
 //! result of a job, except directly in `main`. In doubt the thread is busy.
+//!
+//! Packages of some servers have few names. Of those that are listed, a thread waits for work if
+//! the wait is in one of its first two functions.
 
 pub(super) use super::base_marks::BaseMark;
 use crate::model::vocabulary::state::State;
@@ -51,9 +54,9 @@ pub(super) enum Base {
 /// Maximum functions of a library in the stack of its own thread that waits for work. With more it
 /// may be in a job.
 const HELPER_FUNCTIONS: u8 = 3;
-/// The same of a server. A thread of MariaDB's for a client has three: with a fourth it has a
-/// command, or reads one.
-const SERVER_FUNCTIONS: u8 = 3;
+/// The same of a listed server, with those of its libraries. The first only starts the thread; a
+/// third one is called for a job.
+const SERVER_FUNCTIONS: u8 = 2;
 
 impl Base {
     /// Returns the conclusion with one more frame, further in.
@@ -105,8 +108,10 @@ impl Base {
             (Base::Start | Base::Helper(_), BaseMark::OfPool) => Base::Helper(1),
             (Base::Helper(_), Library) => self,
             (Base::Start, BaseMark::OfServer) => Base::Server(1),
-            (Base::Server(n), BaseMark::OfServer) if n < SERVER_FUNCTIONS => Base::Server(n + 1),
-            (Base::Server(_), Library | Foreign) => self,
+            (Base::Server(n), BaseMark::OfServer | Foreign) if n < SERVER_FUNCTIONS => {
+                Base::Server(n + 1)
+            }
+            (Base::Server(_), Library) => self,
             (Base::Start | Base::Closures, Closure) => Base::Closures,
             (Base::Start, ManagedClosure) => Base::Closures,
             (Base::Start, ManagedRun) => Base::Body,
@@ -137,7 +142,8 @@ impl Base {
                     | Base::Serves
                     | Base::InLibrary
             ),
-            // By any other name it may read the answer of another server.
+            // By any other name it may read the answer of another server. A listed server's thread
+            // reads its own pipe there, or waits for completions that others asked for.
             State::Io => matches!(self, Base::Serves | Base::Server(_)),
             State::Sleep => {
                 !matches!(self, Base::Unknown | Base::Start | Base::Helper(_) | Base::Job)

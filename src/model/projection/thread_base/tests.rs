@@ -81,16 +81,8 @@ fn threads_of_known_servers_have_few_functions_where_they_wait_for_work() {
     }
     for (state, frames) in [
         (State::Wait, &["mariadbd!fn_c18070", "mariadbd!fn_c1f4e0", "pthread_cond_wait"][..]),
-        (
-            State::Wait,
-            &[
-                "mariadbd!fn_c7f450",
-                "mariadbd!handle_one_connection",
-                "mariadbd!do_handle_one_connection",
-                "pthread_cond_timedwait",
-            ],
-        ),
-        (State::Io, &["mariadbd!fn_ea0520", "liburing.so.2!__io_uring_get_cqe"]),
+        (State::Wait, &["mariadbd!fn_c7f450", "mariadbd!signal_hand", "libc.so.6!__sigtimedwait"]),
+        (State::Io, &["mariadbd!fn_ea0520", "__io_uring_get_cqe", "liburing.so.2!fn_28d0"]),
         (State::Io, &["beam.smp!fn_2e9b00", "beam.smp!fn_264160", "libc.so.6!read"]),
         (
             State::Io,
@@ -102,29 +94,28 @@ fn threads_of_known_servers_have_few_functions_where_they_wait_for_work() {
                 "ppoll",
             ],
         ),
-        (State::Sleep, &["varnishd!fn_54620", "varnishd!VTIM_sleep", "nanosleep"]),
+        (State::Wait, &["beam.smp!fn_2e9b00", "beam.smp!fn_1fdac0", "beam.smp!ethr_event_wait"]),
+        (State::Sleep, &["varnishd!fn_7f5b0", "varnishd!fn_84300", "varnishd!VTIM_sleep"]),
         (
             State::Sleep,
-            &[
-                "beam.smp!_start",
-                "beam.smp!main",
-                "beam.smp!erl_start",
-                "beam.smp!erts_sys_main_thread",
-                "select",
-            ],
+            &["beam.smp!main", "beam.smp!erl_start", "beam.smp!erts_sys_main_thread", "select"],
         ),
     ] {
         assert!(idle(state, frames), "{state:?} {frames:?}");
         assert!(!idle(State::Lock, frames) && !idle(State::Disk, frames), "{frames:?}");
     }
-    let command = [
-        "mariadbd!fn_c7f450",
-        "mariadbd!handle_one_connection",
-        "mariadbd!do_handle_one_connection",
-        "mariadbd!do_command",
-        "pthread_cond_wait",
-    ];
-    assert!(!idle(State::Wait, &command));
+    for frames in [
+        // A command, a group of transactions that waits for others, a probe of a backend.
+        &["mariadbd!fn_c7f450", "mariadbd!handle_one_connection", "mariadbd!do_command"][..],
+        &["mariadbd!fn_c7f450", "mariadbd!handle_rpl_parallel_thread", "pthread_cond_wait"],
+        &["varnishd!fn_7ffb0", "varnishd!fn_7f750", "varnishd!vbp_task", "poll"],
+        // A driver's own library.
+        &["beam.smp!fn_2e9b00", "beam.smp!fn_1fdac0", "libdrv.so!work", "poll"],
+    ] {
+        for state in [State::Wait, State::Io, State::Sleep] {
+            assert!(!idle(state, frames), "{state:?} {frames:?}");
+        }
+    }
     // Another program's functions may be jobs.
     assert!(!idle(State::Wait, &["fn_7ffb0", "fn_7f750", "pthread_cond_wait"]));
 }
