@@ -30,16 +30,16 @@ const PACKAGES: &[&str] = &[
     "/.cargo/",
 ];
 
-/// Programs that run programs of another language, whose functions are frames. A version may
-/// follow: `python3.11`. Interpreters of PHP, Ruby, Perl and shells are not in it: nothing is read
-/// of their programs, so the interpreter's own functions are all that can be shown.
+/// Programs that run programs of another language. A version may follow: `python3.11`. Those of
+/// PHP, Ruby, Perl and Lua are not in it: no frames of their languages are known, so the
+/// interpreter's own functions are all that can be shown of a program.
 const RUNTIME_PROGRAMS: &[&str] = &[
     "java", "python", "pypy", "node", "nodejs", "deno", "bun", "dotnet", "mono", "beam.smp",
-    "luajit",
+    "luajit", "bash", "dash", "sh",
 ];
 
-/// Shared objects of those interpreters, without their versions.
-const INTERPRETER_LIBRARIES: &[&str] = &["libruby", "libperl", "libphp", "liblua"];
+/// Shared objects of these interpreters, without their versions.
+const INTERPRETER_LIBRARIES: &[&str] = &["libruby", "libperl", "libphp"];
 
 /// Shared objects of such runtimes, without their versions.
 const RUNTIME_LIBRARIES: &[&str] = &[
@@ -122,7 +122,11 @@ mod tests {
             ("/usr/bin/node", true, Origin::Runtime),
             ("/usr/sbin/php-fpm8.2", true, Origin::App),
             ("/usr/lib/x86_64-linux-gnu/libruby-3.1.so.3.1.2", false, Origin::App),
+            ("/usr/lib/apache2/modules/libphp8.2.so", false, Origin::App),
             ("/usr/lib/php/20220829/phar.so", false, Origin::Library),
+            ("/usr/bin/perl", true, Origin::App),
+            ("/usr/bin/dash", true, Origin::Runtime),
+            ("/usr/lib/x86_64-linux-gnu/liblua5.3.so.0", false, Origin::Library),
             ("/usr/bin/javaws-like", true, Origin::App),
             ("/usr/bin/nodexporter", true, Origin::App),
             ("/usr/bin/shop", true, Origin::App),

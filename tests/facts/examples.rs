@@ -495,6 +495,19 @@ fn a_new_thread_that_has_not_run_yet_wants_a_core() {
 }
 
 #[test]
+fn a_new_thread_that_may_have_run_in_a_gap_is_not_said_to_wait() {
+    let mut feed = Feed::new();
+    feed.running(0, 1, counters(0, 0, 0));
+    feed.gap(10, 3_000);
+    feed.running(3_000, 1, None);
+    feed.tick(3_000);
+    feed.ended(3_010, 1, None);
+    let rows = feed.close(3_010);
+    let last = "t1 [cpu, not sampled] run wall=10 cpu=0 hits=0/0";
+    assert!(rows.iter().any(|row| row == last), "{rows:#?}");
+}
+
+#[test]
 fn threads_now() {
     let mut feed = Feed::new();
     feed.blocked(0, 1, READ, 10, counters(0, 0, 1));

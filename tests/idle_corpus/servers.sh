@@ -99,16 +99,15 @@ client -e 'create database d; create table d.t (a int primary key) engine=innodb
 watch rest mariadb "$server"
 # From here on each client has a thread of its own.
 client -e 'set global thread_cache_size = 0'
-before=$(ls "/proc/$server/task")
-added() { comm -13 <(sort <<<"$before") <(ls "/proc/$server/task" | sort); }
-client d -e 'begin; delete from t; select sleep(60)' >/dev/null 2>&1 &
+clients() { client -Ne 'select tid from information_schema.processlist where db = "d" and info is not null'; }
+client d -e 'begin; select a from t for update; select sleep(60)' >/dev/null 2>&1 &
 sleep 1
 client d -e 'delete from t' >/dev/null 2>&1 &
 sleep 1
 "$sampletop" record --idle -p "$server" -d 2s -o "$folder/profile.pb.gz" >/dev/null
 idle=$(threads "$folder/profile.pb.gz" -tagfocus=idle)
-[ "$(added | wc -l)" = 2 ] || { echo "the two clients have not two threads" >&2; exit 1; }
-for tid in $(added); do
+[ "$(clients | wc -l)" = 2 ] || { echo "the two clients have not two threads" >&2; exit 1; }
+for tid in $(clients); do
     if grep -qx "$tid" <<<"$idle"; then called=idle; else called=busy; fi
     echo "job $called mariadb-query $tid"
 done

@@ -217,8 +217,19 @@ const RUNS_TASKS: &str = r"(?x)^(
     | (boost::)?asio::detail::.*(do_)?(complete|invoke).* | std::__future_base::.*
     )$";
 
-/// Functions of servers that wait for others of the same job: MariaDB's replicas.
+/// Functions of servers whose own body waits in a job, too: threads of MariaDB's replicas wait for
+/// the master, and for transactions that come first. So these are busy, also without work.
 const SERVER_JOBS: &[&str] = &["handle_rpl_parallel_thread", "handle_slave_io", "handle_slave_sql"];
+
+/// Functions of servers that are part of a wait, and those in which a main thread spends its life.
+const SERVER_WAITS: &[&str] = &[
+    "inline_mysql_cond_wait",
+    "inline_mysql_cond_timedwait",
+    "my_cond_timedwait",
+    "safe_cond_wait",
+    "safe_cond_timedwait",
+    "erts_sys_main_thread",
+];
 
 static PATTERNS: LazyLock<[Regex; 13]> = LazyLock::new(|| {
     [
@@ -281,9 +292,10 @@ pub(in crate::model) fn mark(location: &Location, role: Role) -> BaseMark {
         Role::App | Role::Library | Role::Runtime
             if is_native && is_server(&location.module) && !is_standard_library(location) =>
         {
-            return match SERVER_JOBS.contains(&name) {
-                true => BaseMark::Job,
-                false => BaseMark::OfServer,
+            return match () {
+                () if SERVER_JOBS.contains(&name) => BaseMark::Job,
+                () if SERVER_WAITS.contains(&name) => BaseMark::Library,
+                () => BaseMark::OfServer,
             };
         }
         // Its threads have few functions of their own; where scripts run there are many.

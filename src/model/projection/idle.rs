@@ -15,8 +15,8 @@
 //!
 //! The states lock and disk are never idle. By these lists io is idle only where a server reads its
 //! own orders. Poll always is, except in the listed functions that run a query. So these lists
-//! decide about wait and sleep. A runtime's own threads wait only for
-//! work, so they need no known frame.
+//! decide about wait and sleep. A runtime's own threads wait only for work, so they need no known
+//! frame.
 
 use super::idle_marks::Mark;
 use crate::model::vocabulary::frame::ThreadKind;
@@ -425,6 +425,11 @@ mod tests {
         let cond = ["pthread_cond_timedwait"];
         assert!(is_idle(State::Wait, &[&connection[..], &cond].concat()));
         assert!(!is_idle(State::Wait, &[&connection[..], &["do_command"], &cond].concat()));
+        assert!(!is_idle(
+            State::Wait,
+            &[&["worker", "do_handle_one_connection"], &cond[..]].concat()
+        ));
+        assert!(!is_idle(State::Wait, &["worker", "scheduler_wait", "pthread_cond_wait"]));
         let named = ["main", "isc_app_run", "isc_app_ctxrun", "libc.so.6!__sigwait"];
         assert!(is_idle(State::Wait, &named));
         // For a child.

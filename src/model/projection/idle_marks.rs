@@ -72,9 +72,9 @@ const LOOPS: &[&str] = &[
     r"QThreadPoolThread::run",
     r"tbb::.*rml::private_worker::run",
     r"ngx_thread_pool_cycle|ngx_(master|single)_process_cycle",
-    // Apache's parent, BIND's main thread, MariaDB's thread that is kept for the next client,
-    // Erlang's schedulers: a process that they take runs below their caller.
-    r"ap_wait_or_timeout|isc_app_(ctx)?run|do_handle_one_connection(\(.*)?|erts_schedule",
+    // Apache's parent, BIND's main thread, Erlang's schedulers: a process that they take runs below
+    // their caller.
+    r"ap_wait_or_timeout|isc_app_(ctx)?run|erts_schedule",
     r"(ServiceThread|NotificationThread|MonitorDeflationThread)::[a-z]+_(deflation_)?thread_entry",
     r"GangWorker::loop|WorkerThread::run|G1Concurrent[A-Za-z]+Thread::run_service|NMethodSweeper::sweeper_loop",
     r"[ZX](Director|Driver[A-Za-z]*|Stat|Uncommitter|Unmapper)::(run_service|run_thread|thread_loop)",
@@ -118,9 +118,8 @@ const PLUMBING: &[&str] = &[
     r"java\.util\.concurrent\.[A-Za-z]*(Queue|Deque)(\$\w+)?\.(take|poll)(First|Last)?",
     r"(threading\.)?Condition\.wait|ngx_thread_cond_wait",
     r"apr_(sleep|proc_wait_all_procs)|Lck_CondWait(Until|Timeout)?|VTIM_sleep",
-    r"scheduler_wait|ethr_(event_t?wait|cond_wait)",
-    r"erts_(check_io|poll_wait(_flbk)?|sys_main_thread)",
-    r"(inline_mysql|psi|my|safe)_cond_[a-z_]*wait[a-z_]*|_*io_uring_(get|wait)_cqes?(_[a-z]+)*",
+    r"ethr_(event_t?wait|cond_wait)|erts_(check_io|poll_wait(_flbk)?)",
+    r"_*io_uring_(get|wait)_cqes?(_[a-z]+)*",
 ];
 
 /// The C library and the dynamic loader, whose internal functions have no names on most machines.
@@ -191,11 +190,21 @@ pub(in crate::model) fn mark(location: &Location) -> Mark {
         |modules: &Regex| redacted::of(name).is_none() && modules.is_match(&location.module);
     match mark_of_name(name, location.kind) {
         Mark::Nothing if is_in(c_library) => Mark::Plumbing,
-        // Of its functions in a scheduler's wait only some have names.
-        Mark::Nothing if &*location.module == "beam.smp" && is_unnamed(name) => Mark::Plumbing,
         Mark::Nothing if is_in(helpers) => Mark::Waits,
         Mark::Nothing if is_java => Mark::Java,
+        Mark::Nothing => of_server(&location.module, name),
         mark => mark,
+    }
+}
+
+/// Returns the role of a frame whose name may mean something else in another program.
+fn of_server(module: &str, name: &str) -> Mark {
+    match module {
+        // Of its functions in a scheduler's wait only some have names.
+        "beam.smp" if is_unnamed(name) || name == "scheduler_wait" => Mark::Plumbing,
+        // A thread that is kept for the next client waits there.
+        "mariadbd" if name.split('(').next() == Some("do_handle_one_connection") => Mark::Loop,
+        _ => Mark::Nothing,
     }
 }
 

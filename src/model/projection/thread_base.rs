@@ -54,8 +54,8 @@ pub(super) enum Base {
 /// Maximum functions of a library in the stack of its own thread that waits for work. With more it
 /// may be in a job.
 const HELPER_FUNCTIONS: u8 = 3;
-/// The same of a listed server, with those of its libraries. The first only starts the thread; a
-/// third one is called for a job.
+/// The same of a listed server, with those of its libraries. With a third one it may be in a job.
+/// Where the first is the thread's own, so may the second: Aria waits there for another checkpoint.
 const SERVER_FUNCTIONS: u8 = 2;
 
 impl Base {

@@ -222,7 +222,10 @@ impl Redactor {
             roles.extend(kind(old).map(redacted::of_futex));
         }
         let was = role(old, origin);
-        if role(&new, origin) != was {
+        // A mark by the module alone would make a wait of the new name.
+        let marked =
+            Location { function: redacted::with(&new.function, &roles).into(), ..new.clone() };
+        if role(&marked, origin) != was {
             roles.extend(redacted::of_code_role(was));
         }
         let base = base_mark(old, was);

@@ -59,6 +59,33 @@ fn functions_that_decide_about_waits_still_do() {
 }
 
 #[test]
+fn functions_of_known_servers_keep_what_is_decided_by_their_files() {
+    let mut redactor = Redactor::new(KEY);
+    for (name, module, origin) in [
+        ("beam.smp!fn_73ee0", "beam.smp", Origin::Runtime),
+        ("ethr_event_wait", "beam.smp", Origin::Runtime),
+        ("erts_schedule", "beam.smp", Origin::Runtime),
+        ("mariadbd!fn_c7f450", "mariadbd", Origin::App),
+        ("do_handle_one_connection", "mariadbd", Origin::App),
+        ("inline_mysql_cond_wait", "mariadbd", Origin::App),
+        ("handle_slave_io", "mariadbd", Origin::App),
+        ("VCLS_Poll", "varnishd", Origin::App),
+        ("Lck_CondWaitUntil", "varnishd", Origin::App),
+        ("libjemalloc.so.2!fn_39c30", "libjemalloc.so.2", Origin::Library),
+    ] {
+        let decisions = |location: &Location| {
+            let role = role(location, origin);
+            (mark(location), role, base_mark(location, role))
+        };
+        let old = location(name, module, FrameKind::Native);
+        let new = redactor.location(&old, origin);
+        assert_eq!(decisions(&new), decisions(&old), "{name}: {}", new.function);
+        let again = redactor.location(&new, origin);
+        assert_eq!(decisions(&again), decisions(&old), "{name}: {}", again.function);
+    }
+}
+
+#[test]
 fn what_every_system_has_stays_and_nothing_else_does() {
     let mut redactor = Redactor::new(KEY);
     for (function, module, kind, stays) in [
