@@ -135,7 +135,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("gimli", &["symbols", "unwinder"]),
     ("humantime", &["app", "cli"]),
     ("inferno", &["formats"]),
-    ("jiff", &["formats", "push", "sinks", "tui"]),
+    ("jiff", &["app", "formats", "push", "session", "sinks", "tui"]),
     ("libc", &["capture", "clock", "doctor", "process", "runtimes", "session", "sinks", "tui"]),
     ("object", &["elf"]),
     ("percent_encoding", &["push"]),

@@ -17,6 +17,8 @@ mod live;
 mod picture;
 #[path = "screens/saved.rs"]
 mod saved;
+#[path = "screens/time.rs"]
+mod time;
 #[path = "screens/wakers.rs"]
 mod wakers;
 

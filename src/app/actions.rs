@@ -8,6 +8,8 @@ use super::list::{List, Step};
 use super::picker::Refusal;
 use super::prompt::{self, Ask, Prompt, Question};
 use super::rows::Fold;
+use super::time_cursor::Go;
+use super::time_range;
 use super::view::View;
 use super::wakers::{self, Wakers};
 use super::{AppState, Overlay, WiderSearch, insight, wait_chain};
@@ -61,9 +63,16 @@ impl AppState {
             Action::RollingCumulative => {
                 self.set_range(match self.view.settings.range {
                     Range::Rolling(_) => Range::Cumulative { since: None },
-                    Range::Cumulative { .. } => Range::Rolling(self.window),
+                    Range::Cumulative { .. } | Range::Between { .. } => Range::Rolling(self.window),
                 });
             }
+            Action::EarlierBucket => self.move_time_cursor(Go::Buckets(-1)),
+            Action::LaterBucket => self.move_time_cursor(Go::Buckets(1)),
+            Action::EarlierWindow => self.move_time_cursor(Go::Windows(-1)),
+            Action::LaterWindow => self.move_time_cursor(Go::Windows(1)),
+            Action::PreviousPeak => self.move_time_cursor(Go::PreviousPeak),
+            Action::NextPeak => self.move_time_cursor(Go::NextPeak),
+            Action::ShowLive => self.show_live(),
             Action::CountFromNow => self.count_from_now(),
             Action::NextGrouping => self.next_grouping(),
             Action::Search => self.ask_for(Question::Search, String::new()),
@@ -92,15 +101,13 @@ impl AppState {
                 let now = humantime::format_duration(self.interval).to_string();
                 self.ask_for(Question::Interval, now);
             }
-            Action::Window => {
-                let now = match self.view.settings.range {
-                    Range::Rolling(ns) => {
-                        humantime::format_duration(std::time::Duration::from_nanos(ns)).to_string()
-                    }
-                    Range::Cumulative { .. } => "all".into(),
-                };
-                self.ask_for(Question::Window, now);
-            }
+            Action::Window => match self.time() {
+                Some(clock) => {
+                    let now = clock.range_words(self.view.settings.range);
+                    self.ask_for(Question::Window, now);
+                }
+                None => self.say("there is no history yet"),
+            },
             Action::StopSampling => return self.stop_sampling(),
             Action::Export => return self.export(),
             Action::ShortNames => self.view.short_names = !self.view.short_names,
@@ -145,8 +152,12 @@ impl AppState {
             Action::Redraw => return vec![Effect::Redraw],
             Action::Suspend => return vec![Effect::Suspend],
             Action::Escape => {
+                let pending = self.time_cursor.is_some_and(|cursor| !cursor.is_range);
                 if self.overlay.take().is_none() {
-                    self.view.search = None;
+                    match pending {
+                        true => self.time_cursor = None,
+                        false => self.view.search = None,
+                    }
                 }
             }
         }
@@ -165,9 +176,9 @@ impl AppState {
         self.newest.as_ref().is_some_and(|s| s.is_over())
     }
 
-    fn freeze(&mut self) {
+    pub(super) fn freeze(&mut self) {
         self.frozen = !self.frozen;
-        self.held = if self.frozen { self.view.snapshot.clone() } else { None };
+        self.held = if self.frozen { self.view.whole.clone() } else { None };
         if !self.frozen || self.is_behind() {
             self.project();
         } else {
@@ -194,11 +205,13 @@ impl AppState {
             self.window = window;
         }
         self.before_mark = None;
+        self.time_cursor = None;
         self.view.settings.range = range;
         self.project();
     }
 
     fn count_from_now(&mut self) {
+        self.time_cursor = None;
         if let Some(before) = self.before_mark.take() {
             self.view.settings.range = before;
             self.say("counts as before");
@@ -314,6 +327,12 @@ impl AppState {
 
     /// Expands the row, or goes from an open row to that of the thread that holds its lock.
     fn open(&mut self, rows: usize) {
+        if self.take_bucket() {
+            return;
+        }
+        if self.view.methods_on {
+            return self.say("a method is not expanded: 1 shows the tree");
+        }
         let holder = match self.view.selected_row() {
             Some(row) if row.fold != Fold::Closed => wait_chain::holder_of_row(&self.view),
             _ => None,
@@ -346,6 +365,11 @@ impl AppState {
             self.view.open_as_before(search.expanded);
             self.say("no match");
         }
+    }
+
+    fn time(&self) -> Option<time_range::Clock<'_>> {
+        let snapshot = self.view.snapshot.as_ref()?;
+        Some(time_range::Clock { snapshot, zone: &self.config.zone })
     }
 
     fn ask_for(&mut self, question: Question, text: String) {
@@ -430,7 +454,7 @@ impl AppState {
             self.notice = Some(("nothing is written under --secure".into(), Severity::Error));
             return Vec::new();
         }
-        match &self.view.snapshot {
+        match &self.view.whole {
             None => {
                 self.say("there is nothing to save yet");
                 Vec::new()
@@ -517,7 +541,8 @@ impl AppState {
                 return Ok(vec![Effect::SetInterval(self.interval)]);
             }
             Question::Window => {
-                let range = prompt::window(text)?;
+                let clock = self.time().ok_or("there is no history yet")?;
+                let range = time_range::parse(text, &clock)?;
                 self.set_range(range);
             }
         }

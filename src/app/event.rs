@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::tz::TimeZone;
+
 use super::key::{Key, Mouse};
 use crate::config::Screen;
 use crate::model::facts::snapshot::Snapshot;
@@ -30,6 +32,8 @@ pub struct AppConfig {
     pub waits_for: Option<String>,
     /// The target is a COMMAND that sampletop started: `q` asks whether to end it.
     pub ask_on_quit: bool,
+    /// The time zone of all times that are typed.
+    pub zone: TimeZone,
     /// A saved profile is shown: there is nothing to sample and no process to query.
     pub saved: bool,
 }
@@ -45,6 +49,7 @@ impl Default for AppConfig {
             pick: false,
             waits_for: None,
             ask_on_quit: false,
+            zone: TimeZone::UTC,
             saved: false,
         }
     }

@@ -38,6 +38,11 @@ impl Layout {
         Layout { width, height, header, titles, rows, explain, filters, footer }
     }
 
+    /// Returns the line of the history.
+    pub fn history(&self) -> Option<u16> {
+        (self.header >= 4).then_some(2)
+    }
+
     /// Returns the line of the first row.
     pub fn rows_from(&self) -> u16 {
         self.header + self.titles

@@ -9,6 +9,7 @@
 //! prompt, filters, picker, help   drawn over the view
 //! explain, insight, title         the line about the selected row; those of the header
 //! short_names  names of functions in rows
+//! history_line, time_cursor, time_range   the history line; going to a part of history
 //! wakers     who woke the threads of a row
 //! looked_up  waits and wakeups that saved files keep
 //! trends     time of the visible rows over the range
@@ -18,6 +19,7 @@ pub mod event;
 pub mod explain;
 pub mod filters;
 pub mod help;
+pub mod history_line;
 pub mod insight;
 pub mod key;
 pub mod keymap;
@@ -31,6 +33,8 @@ pub mod row_path;
 pub mod rows;
 mod search;
 pub mod short_names;
+pub mod time_cursor;
+mod time_range;
 pub mod title;
 mod trends;
 pub mod view;
@@ -54,6 +58,7 @@ use looked_up::LookedUp;
 use picker::Picker;
 use prompt::{Ask, Prompt};
 use row_path::Expanded;
+use time_cursor::TimeCursor;
 use view::View;
 use wakers::Wakers;
 
@@ -111,6 +116,8 @@ pub struct AppState {
     pub(crate) window: Ns,
     /// The range to restore when the key `0` is pressed again; `None` while `0` is not in effect.
     pub(crate) before_mark: Option<Range>,
+    /// The cursor on the history line.
+    pub(crate) time_cursor: Option<TimeCursor>,
     /// A search that found nothing in the user's code goes on among all frames.
     wider_search: Option<WiderSearch>,
 }
@@ -126,7 +133,9 @@ impl AppState {
     pub fn new(config: AppConfig) -> AppState {
         let window = match config.settings.range {
             Range::Rolling(window) => window,
-            Range::Cumulative { .. } => 30 * crate::model::vocabulary::frame::SECOND,
+            Range::Cumulative { .. } | Range::Between { .. } => {
+                30 * crate::model::vocabulary::frame::SECOND
+            }
         };
         AppState {
             width: 80,
@@ -150,6 +159,7 @@ impl AppState {
             looked_up: LookedUp::default(),
             window,
             before_mark: None,
+            time_cursor: None,
             wider_search: None,
             config,
         }
@@ -264,6 +274,11 @@ impl AppState {
     /// Returns whether the screen is wide enough for trends of rows.
     fn has_room_for_trends(&self) -> bool {
         self.width >= layout::TRENDS_FROM
+    }
+
+    /// Returns the displayed snapshot.
+    pub fn shown_snapshot(&self) -> Option<&Arc<Snapshot>> {
+        self.view.whole.as_ref()
     }
 
     /// Returns the display settings.
@@ -425,6 +440,9 @@ impl AppState {
                 picker.press(row);
             }
             return;
+        }
+        if layout.history() == Some(mouse.row) {
+            return self.press_history(mouse.column);
         }
         let line = mouse.row.wrapping_sub(layout.rows_from());
         if mouse.row >= layout.rows_from() && line < layout.rows {

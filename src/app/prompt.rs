@@ -5,8 +5,7 @@ use std::time::Duration;
 use regex::Regex;
 
 use super::line_edit::LineEdit;
-use crate::model::projection::settings::{Range, pattern};
-use crate::model::vocabulary::frame::Ns;
+use crate::model::projection::settings::pattern;
 
 /// What is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,7 +20,7 @@ impl Question {
         match self {
             Question::Search => "search",
             Question::Interval => "sampling interval, 1ms to 10s",
-            Question::Window => "show the last (30s, 5m, ...) or all",
+            Question::Window => "30s, 5m, all, 14:03:20 +2s, -75s..-70s",
         }
     }
 }
@@ -69,21 +68,6 @@ pub fn interval(text: &str) -> Result<Duration, String> {
     if allowed.contains(&interval) { Ok(interval) } else { Err(wrong()) }
 }
 
-/// Parses a window: `30s`, `5m`, `all`.
-pub fn window(text: &str) -> Result<Range, String> {
-    if text.trim().eq_ignore_ascii_case("all") {
-        return Ok(Range::Cumulative { since: None });
-    }
-    let wrong = || format!("`{text}` is neither a time from 1s to 24h, such as 30s, nor `all`");
-    let window = humantime::parse_duration(text.trim()).map_err(|_| wrong())?;
-    let allowed = Duration::from_secs(1)..=Duration::from_secs(24 * 3600);
-    if allowed.contains(&window) {
-        Ok(Range::Rolling(window.as_nanos() as Ns))
-    } else {
-        Err(wrong())
-    }
-}
-
 /// Compiles a search pattern: lower-case letters match capitals too.
 pub fn search_pattern(text: &str) -> Result<Regex, String> {
     let exact = pattern(text)?;
@@ -94,7 +78,6 @@ pub fn search_pattern(text: &str) -> Result<Regex, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::vocabulary::frame::SECOND;
 
     #[test]
     fn intervals() {
@@ -102,15 +85,6 @@ mod tests {
         assert_eq!(interval(" 1s "), Ok(Duration::from_secs(1)));
         for wrong in ["", "0", "10", "999us", "10001ms", "1h", "-1ms", "ten"] {
             assert!(interval(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn windows() {
-        assert_eq!(window("5m"), Ok(Range::Rolling(300 * SECOND)));
-        assert_eq!(window("All"), Ok(Range::Cumulative { since: None }));
-        for wrong in ["", "0s", "999ms", "25h", "5"] {
-            assert!(window(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -30,7 +30,10 @@ pub struct View {
     pub settings: Settings,
     /// The settings of the displayed projection, in the newest metric and order.
     pub shown: Settings,
+    /// As the displayed range knows it: without the threads of now if the range ended before.
     pub snapshot: Option<Arc<Snapshot>>,
+    /// The whole of it.
+    pub(super) whole: Option<Arc<Snapshot>>,
     pub projection: Projection,
     /// One that is not shown any more; see [`Request::spare`].
     pub spare: Option<Box<Projection>>,
@@ -70,6 +73,7 @@ impl View {
             shown: settings.clone(),
             settings,
             snapshot: None,
+            whole: None,
             projection: Projection::nothing(),
             spare: None,
             rows: Vec::new(),
@@ -95,7 +99,11 @@ impl View {
 
     /// Displays a new projection, after a new snapshot or a changed setting.
     pub fn show(&mut self, request: Request, projection: Projection, height: usize) {
-        self.snapshot = Some(request.snapshot);
+        self.whole = Some(request.snapshot.clone());
+        self.snapshot = Some(match request.snapshot.history.is_past(request.settings.range) {
+            true => request.snapshot.without_now().into(),
+            false => request.snapshot,
+        });
         self.shown = request.settings;
         self.asked_for_trends = request.trends;
         self.spare = Some(Box::new(std::mem::replace(&mut self.projection, projection)));
@@ -325,6 +333,11 @@ impl View {
                 (total, Totals::default())
             }
         }
+    }
+
+    /// Returns whether the shown range ends before the newest facts.
+    pub fn is_past(&self) -> bool {
+        self.snapshot.as_ref().is_some_and(|s| s.history.is_past(self.shown.range))
     }
 
     /// Returns whether the shown range has trends: facts of all time since the start have no time.

@@ -62,6 +62,7 @@ fn buckets(snapshot: &Snapshot, range: Range) -> Vec<(Ns, Ns)> {
     let wanted = match range {
         Range::Rolling(window) => snapshot.at.min(booked).saturating_sub(window),
         Range::Cumulative { since } => since.unwrap_or(0),
+        Range::Between { .. } => return history.buckets(range, snapshot.at),
     };
     let mut spans = Vec::new();
     let sealed = history.sealed().iter().map(|bucket| (bucket.start, bucket.end));

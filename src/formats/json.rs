@@ -315,7 +315,7 @@ impl<'a> SettingsLine<'a> {
             idle_at: settings.idle_at.iter().map(regex::Regex::as_str).collect(),
             window_ms: match settings.range {
                 Range::Rolling(ns) => Some(Rounded::ms(ns)),
-                Range::Cumulative { .. } => None,
+                Range::Cumulative { .. } | Range::Between { .. } => None,
             },
             hidden_ms: HiddenLine {
                 threads: Rounded::ms(hidden.threads.wall_ns),

@@ -5,7 +5,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::history;
-use super::text::{Pen, cut_end, short_span, width};
+use super::text::{Pen, average, cut_end, short_span, width};
 use super::theme::Theme;
 use crate::app::insight::{self, MARGIN};
 use crate::app::layout::Layout;
@@ -72,10 +72,13 @@ enum Line {
     More,
 }
 
-/// Returns LIVE, SAVED, FROZEN, WAITING (for a process to appear), STOPPED or EXITED.
+/// Returns LIVE, PAST (the range ended before now), SAVED, FROZEN, WAITING (for a process to
+/// appear), STOPPED or EXITED.
 fn state_word(snapshot: &Snapshot, app: &AppState) -> &'static str {
     if app.config.saved {
         "SAVED"
+    } else if app.view.is_past() {
+        "PAST"
     } else if app.frozen {
         "FROZEN"
     } else if snapshot.is_over() {
@@ -93,7 +96,11 @@ fn target(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme)
     let word = state_word(snapshot, app);
     let settings = &app.view.shown;
     let (from, till) = (app.view.projection.from, app.view.projection.till);
+    let clock = |at| theme.clock(&snapshot.session, at);
     let range = match settings.range {
+        Range::Between { .. } => {
+            format!("{}-{}", clock(from), clock(till))
+        }
         Range::Rolling(window) => format!("last {}", span_words(window)),
         Range::Cumulative { since: None } => {
             format!("all {}", short_span(till.saturating_sub(from)))
@@ -102,7 +109,11 @@ fn target(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme)
             format!("from 0: {}", short_span(till.saturating_sub(from)))
         }
     };
-    let clock = |at| theme.clock(&snapshot.session, at);
+    // The range of a part of history is its time.
+    let time_of_day = match settings.range {
+        Range::Between { .. } => String::new(),
+        _ => format!("  {}-{}", clock(from), clock(till)),
+    };
     let level = settings.level.word();
     let time = match settings.metric {
         Metric::Wall => "all time",
@@ -113,7 +124,7 @@ fn target(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme)
     let backend = &snapshot.capture;
     // The longest variant that leaves the target a third of the line.
     let variants = [
-        format!("  {level}, {time}, {idle}  {range}  {}-{}  {backend} ", clock(from), clock(till)),
+        format!("  {level}, {time}, {idle}  {range}{time_of_day}  {backend} "),
         format!("  {level}, {time}, {idle}  {range}  {backend} "),
         format!("  {level}, {time}  {range}  {backend} "),
         format!("  {level}, {time}  {range} "),
@@ -232,6 +243,9 @@ fn threads(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme
     if !beside.is_empty() {
         pen.put(&format!("   {beside}"), theme.plain());
     }
+    if app.view.is_past() {
+        return past_threads(pen, projection, theme);
+    }
     let now = &projection.now;
     let busy = now.busy_count();
     let mut states: Vec<(u32, State)> = State::ALL
@@ -274,6 +288,26 @@ fn threads(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme
     }
     if now.idle > 0 && pen.room() > width(hint) {
         pen.put(hint, theme.dim());
+    }
+}
+
+/// What the threads did in a range that is over: averages over it.
+fn past_threads(pen: &mut Pen<'_>, projection: &Projection, theme: &Theme) {
+    let (busy, elapsed) = (&projection.busy.total, projection.elapsed());
+    let threads = busy.threads(Metric::Wall, elapsed);
+    pen.put("   on average ", theme.dim()).put(&format!("{} busy", average(threads)), theme.bold());
+    let mut before = ": ";
+    for state in State::ALL {
+        let of_state = busy.states_ns[state as usize] as f64 / elapsed.max(1) as f64;
+        if of_state < 0.05 {
+            continue;
+        }
+        let text = format!("{} {}", average(of_state), state.word());
+        if pen.room() < width(before) + width(&text) {
+            break;
+        }
+        pen.put(before, theme.dim()).put(&text, theme.state(state));
+        before = ", ";
     }
 }
 

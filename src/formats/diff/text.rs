@@ -129,7 +129,7 @@ fn settings(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     page.blank()?;
     let range = match range {
         Range::Rolling(ns) => format!("the last {:.0} s", *ns as f64 / 1e9),
-        Range::Cumulative { .. } => "everything".into(),
+        Range::Cumulative { .. } | Range::Between { .. } => "everything".into(),
     };
     let (per, unit) = (report.diff.per.word(), report.diff.per.unit());
     let rows = roll_up.plural();

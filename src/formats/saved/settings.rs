@@ -47,6 +47,7 @@ pub fn write(settings: &Settings) -> Vec<u8> {
         "range": match range {
             Range::Rolling(ns) => json!({ "rolling_ns": ns }),
             Range::Cumulative { since } => json!({ "since_ns": since }),
+            Range::Between { from, till } => json!({ "from_ns": from, "till_ns": till }),
         },
         "idle": idle,
         "idle_at": idle_at.iter().map(regex::Regex::as_str).collect::<Vec<_>>(),
@@ -176,10 +177,14 @@ fn percent(value: &Value) -> Option<f64> {
 }
 
 fn range(value: &Value) -> Option<Range> {
-    match (value.get("rolling_ns"), value.get("since_ns")) {
-        (Some(ns), None) => ns.as_u64().map(Range::Rolling),
-        (None, Some(Value::Null)) => Some(Range::Cumulative { since: None }),
-        (None, Some(since)) => since.as_u64().map(|since| Range::Cumulative { since: Some(since) }),
+    let ns = |name: &str| value.get(name)?.as_u64();
+    match value.as_object()?.keys().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["rolling_ns"] => ns("rolling_ns").map(Range::Rolling),
+        ["since_ns"] if value["since_ns"].is_null() => Some(Range::Cumulative { since: None }),
+        ["since_ns"] => ns("since_ns").map(|since| Range::Cumulative { since: Some(since) }),
+        ["from_ns", "till_ns"] => {
+            Some(Range::Between { from: ns("from_ns")?, till: ns("till_ns")? })
+        }
         _ => None,
     }
 }
@@ -207,10 +212,13 @@ mod tests {
         };
         let said = |settings: &Settings| format!("{settings:?}");
         let again = |settings: &Settings| read(&write(settings)).expect("these are settings");
-        for (case, range) in [Range::Rolling(7), Range::Cumulative { since: None }, settings.range]
-            .into_iter()
-            .enumerate()
-        {
+        let ranges = [
+            Range::Rolling(7),
+            Range::Cumulative { since: None },
+            settings.range,
+            Range::Between { from: 7, till: u64::MAX },
+        ];
+        for (case, range) in ranges.into_iter().enumerate() {
             settings.range = range;
             settings.filters.interesting =
                 Filter { value: Some(vec!["a.b".into(), "\"".into()]), on: case == 0 };
@@ -219,7 +227,7 @@ mod tests {
             settings.filters.hide = Filter { value: on("z").value, on: false };
             settings.filters.threads = on("worker");
             (settings.filters.no_kernel, settings.filters.skip_daemon) = (case == 1, case == 2);
-            settings.filters.min_percent = Filter::set([0.1 + 0.2, 100.0, 1e-7][case]);
+            settings.filters.min_percent = Filter::set([0.1 + 0.2, 100.0, 1e-7, 0.0][case]);
             let (read, wrong) = again(&settings);
             assert_eq!((said(&read), wrong), (said(&settings), vec![]));
         }

@@ -220,6 +220,11 @@ pub fn settings(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         Range::Rolling(ns) => format!("the last {:.0} s", seconds(ns)),
         Range::Cumulative { since: None } => "everything since the start".into(),
         Range::Cumulative { since: Some(_) } => "everything since the mark".into(),
+        Range::Between { from, till } => {
+            let [from, till] =
+                [from, till].map(|at| dates::utc(report.snapshot.session.unix_ns(at)));
+            format!("from {from} to {till} UTC")
+        }
     };
     let shown = format!(
         "{} thread time, {} CPU",

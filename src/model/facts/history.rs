@@ -16,6 +16,8 @@ pub enum Range {
     Rolling(Ns),
     /// Since the start, or since the mark `since` (CLOCK_MONOTONIC).
     Cumulative { since: Option<Ns> },
+    /// The buckets that overlap `from..till` (CLOCK_MONOTONIC).
+    Between { from: Ns, till: Ns },
 }
 
 /// A bucket that may still receive time.
@@ -123,7 +125,8 @@ impl History {
     /// Returns the span that was read, `(from, till)`, ns: whole buckets. So the start is up to 1 s
     /// before the requested one, or that of the oldest kept bucket. Beyond an age of 10 minutes it
     /// is up to 10 s before, beyond 70 minutes up to 1 min. The end is that of the bucket that
-    /// contains `at`, or the newest booked time.
+    /// contains `at`, or the newest booked time. Where no bucket is kept, it is
+    /// the requested span.
     ///
     /// Only `Range::Cumulative { since: None }` reads the cumulative table: everything since the
     /// session began, even if few buckets are kept.
@@ -147,7 +150,7 @@ impl History {
             reader.bucket(bucket.start, bucket.end, bucket.facts.iter());
         }
         let (from, till) = reader.read.unwrap_or((wanted.from.min(wanted.at), wanted.at));
-        (from, if wanted.now { self.at.max(from) } else { till.min(self.at) })
+        (from, if wanted.now { self.at.max(from) } else { till.min(self.at).max(from) })
     }
 
     /// Returns the spans of the buckets that [`History::read`] reads, oldest first, as far as time
@@ -171,9 +174,16 @@ impl History {
                 (mark.min(self.at), self.at)
             }
             Range::Cumulative { .. } => return None,
+            // Of an empty range, the bucket that contains it.
+            Range::Between { from, till } => (from, till.max(from.saturating_add(1))),
         };
         // Includes the observations since the newest tick, which belong to "now".
         Some(Wanted { from, at, now: at >= self.at })
+    }
+
+    /// Returns whether the range ends before the newest facts.
+    pub fn is_past(&self, range: Range) -> bool {
+        matches!(range, Range::Between { till, .. } if till < self.at)
     }
 
     fn read_all(&self, f: &mut dyn FnMut(usize, &FactKey, &Weights)) -> (Ns, Ns) {
@@ -272,6 +282,24 @@ mod tests {
         // The table has them as hits; the buckets that it does not include yet go on from it.
         let all = Range::Cumulative { since: None };
         assert_eq!(read(&history, all), [(0, 16), (1, 4)]);
+        // A part of the past: the buckets that it touches, as of its end.
+        let between = |from, till| Range::Between { from, till };
+        for (range, hits, span) in [
+            (between(10, 20), vec![(0, u32::MAX)], (10, 20)),
+            (between(9, 11), vec![(0, 3), (1, u32::MAX - 1)], (0, 20)),
+            (between(15, 15), vec![(0, u32::MAX)], (10, 20)),
+            (between(19, 21), vec![(0, u32::MAX), (1, 4)], (10, 30)),
+            (between(25, 90), vec![(0, 12)], (20, 30)),
+            (between(90, 95), vec![], (90, 90)),
+        ] {
+            assert_eq!(read(&history, range), hits, "{range:?}");
+            assert_eq!(history.read(range, 30, &mut |_, _| {}), span, "{range:?}");
+            let buckets = history.buckets(range, 30);
+            assert_eq!(buckets.len(), hits.len(), "{range:?}");
+            assert!(hits.is_empty() || (buckets[0].0, buckets[hits.len() - 1].1) == span);
+        }
+        let is_past = |from, till| history.is_past(between(from, till));
+        assert!(is_past(0, 29) && !is_past(0, 30) && !history.is_past(Range::Rolling(1)));
         // Until the first bucket is sealed.
         let open = vec![bucket(0, fact(1, 2)), bucket(10, fact(4, 8))];
         let history = History::from_parts(parts(Vec::new(), open)).unwrap();

@@ -234,6 +234,12 @@ impl Snapshot {
         self.observed_waits.iter().find(is_of).map(|wait| &wait.waits_for)
     }
 
+    /// Returns it without what is known of its own moment only, for ranges that end before it.
+    pub fn without_now(&self) -> Snapshot {
+        let health = Health { host: None, ..self.health };
+        Snapshot { health, threads: Arc::default(), deadlocks: Arc::default(), ..self.clone() }
+    }
+
     /// Counts the threads by current state, indexed by [`State`].
     pub fn threads_by_state(&self) -> [u32; State::COUNT] {
         let mut counts = [0; State::COUNT];

@@ -1,14 +1,16 @@
-//! Busy threads in each second of the last ten minutes, for the history line.
+//! Busy threads and the longest wait in each second of the last ten minutes, for the history line.
 
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
 use super::filter::Verdicts;
+use super::peaks::{Series, peaks};
 use crate::model::facts::buckets::HORIZON;
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::projection::settings::Range;
 use crate::model::vocabulary::frame::{Ns, SECOND, ThreadKey};
+use crate::model::vocabulary::state::State;
 
 /// Seconds stored: the oldest bar on the screen begins before the oldest of
 /// [`BusyThreads::SECONDS`].
@@ -17,12 +19,19 @@ const KEPT: usize = 2 * BusyThreads::SECONDS;
 /// The maximum is shown with one decimal: what is shown as 1.0 fills a bar of 1.
 const ROUNDING: f32 = 0.05;
 
-/// One figure per whole second of the session.
+/// Minimum threads by which a second stands out: one that waits for 150 ms.
+const LEAST_PEAK: f64 = 0.15;
+/// And minimum by which its longest wait does, ns.
+const LEAST_WAIT: Ns = 50_000_000;
+
+/// Two figures per whole second of the session.
 #[derive(Clone, Debug, Default)]
 pub struct BusyThreads {
     /// Average threads per second that did not wait for work, oldest first; the last is of the
     /// second before [`BusyThreads::till`].
     averages: VecDeque<f32>,
+    /// By second: the longest wait, ns, that was not for work; as long as it was by then.
+    longest: VecDeque<Ns>,
     /// The maximum up to and including each second.
     peaks: VecDeque<f32>,
     /// The maximum of seconds that are not stored any more.
@@ -57,6 +66,7 @@ impl BusyThreads {
     pub(super) fn forget_unsettled(&mut self) {
         let unsettled = (self.read - self.settled) as usize;
         self.averages.truncate(self.averages.len().saturating_sub(unsettled));
+        self.longest.truncate(self.averages.len());
         self.peaks.truncate(self.averages.len());
         self.read = self.settled;
     }
@@ -74,6 +84,7 @@ impl BusyThreads {
             // seconds.
             self.read = from;
             self.averages.clear();
+            self.longest.clear();
             self.peak_before = self.peak();
             self.peaks.clear();
         }
@@ -82,12 +93,16 @@ impl BusyThreads {
         while self.read < ended {
             self.read += 1;
             of_threads.clear();
+            let mut longest = 0;
             let range = Range::Rolling(SECOND);
             let (from, till) = snapshot.history.read(range, self.till(), &mut |key, weights| {
                 let state = tables.state(key.state, key.stack);
                 let path = verdicts.of_stack(key.stack);
                 if weights.wall_ns > 0 && !path.is_idle(tables.kind(key.name), state) {
                     *of_threads.entry(key.thread).or_default() += weights.wall_ns;
+                    if !matches!(state, State::Run | State::Rdy) {
+                        longest = longest.max(weights.longest_ns);
+                    }
                 }
             });
             // A bucket is wider than a second where nothing was observed in between.
@@ -99,9 +114,11 @@ impl BusyThreads {
             };
             let busy = of_threads.iter().map(of_second).sum::<u64>() as f32 / span as f32;
             self.averages.push_back(busy);
+            self.longest.push_back(longest);
             self.peaks.push_back(self.peak().max(busy));
             if self.averages.len() > KEPT {
                 self.averages.pop_front();
+                self.longest.pop_front();
                 self.peaks.pop_front();
             }
         }
@@ -142,7 +159,7 @@ impl BusyThreads {
     /// Returns the maximum of the seconds `from..till` of the session; `None` if none of them is
     /// known.
     pub fn highest(&self, from: u64, till: u64) -> Option<f32> {
-        let first = self.read - self.averages.len() as u64;
+        let first = self.first();
         let (from, till) = (from.max(first), till.min(self.read));
         (from < till).then(|| {
             let range = (from - first) as usize..(till - first) as usize;
@@ -150,11 +167,37 @@ impl BusyThreads {
         })
     }
 
+    /// Returns the average of busy threads and the longest wait, ns, of a second of the session.
+    pub fn of_second(&self, second: u64) -> Option<(f32, Ns)> {
+        let at = second.checked_sub(self.first())? as usize;
+        Some((*self.averages.get(at)?, *self.longest.get(at)?))
+    }
+
+    /// Returns the seconds of the session before `till` that stand out from those around them, by
+    /// their busy threads or their longest wait; in order.
+    pub fn peaks(&self, till: u64) -> Vec<u64> {
+        let first = self.first();
+        let known = till.saturating_sub(first) as usize;
+        let busy: Vec<f64> = self.averages.iter().take(known).map(|n| f64::from(*n)).collect();
+        let waits: Vec<f64> = self.longest.iter().take(known).map(|ns| *ns as f64).collect();
+        let series = [
+            Series { of_seconds: &busy, least: LEAST_PEAK, least_part: 0.1 },
+            // Waits differ more than numbers of threads.
+            Series { of_seconds: &waits, least: LEAST_WAIT as f64, least_part: 2.0 },
+        ];
+        peaks(&series).into_iter().map(|at| first + at as u64).collect()
+    }
+
+    /// Returns the first second that is known.
+    fn first(&self) -> u64 {
+        self.read - self.averages.len() as u64
+    }
+
     /// Returns the threads that a full bar stands for in a line that ends before the second `till`:
     /// 1, 2, 5, 10, ... It does not shrink while time goes on, so past bars keep their height until
     /// a higher one appears.
     pub fn scale(&self, till: u64) -> f32 {
-        let first = self.read - self.averages.len() as u64;
+        let first = self.first();
         let peak = till
             .checked_sub(first + 1)
             .and_then(|at| self.peaks.get(at as usize))

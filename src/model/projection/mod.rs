@@ -7,7 +7,7 @@
 //! allocation, exceptions functions that allocate, and that throw
 //! exit                   where a stack leaves the user's code
 //! busy_time              sums of facts by exit, and of what memory took
-//! busy_threads           busy threads in each second of the last ten minutes
+//! busy_threads, peaks    busy threads in each second of the last ten minutes; which stand out
 //! common_waits           where threads wait most
 //! group, units           groups of threads, roll-ups of functions; filter: hides stacks and frames
 //! group_parts            the groups of a range with their threads
@@ -66,6 +66,7 @@ mod monitor;
 mod nodes;
 mod now;
 mod observed;
+mod peaks;
 mod places;
 mod projector;
 mod roles;

@@ -93,6 +93,14 @@ impl Projector {
         slices: Option<trend::Slices>,
         facts: &mut fact_reader::ReadFacts<'_>,
     ) -> Projection {
+        let without_now;
+        let snapshot = match snapshot.history.is_past(settings.range) {
+            true => {
+                without_now = snapshot.without_now();
+                &without_now
+            }
+            false => snapshot,
+        };
         self.update(snapshot, settings);
         let Projector {
             rows,

@@ -109,6 +109,7 @@ impl Live<'_> {
             waits_for,
             ask_on_quit: matches!(config.target, Some(TargetSpec::Command(_))),
             saved: opened.is_some(),
+            zone: jiff::tz::TimeZone::system(),
             ..AppConfig::default()
         });
         let mut live = Live {

@@ -236,3 +236,32 @@ fn ten_minutes_are_remembered_and_a_gap_is_none() {
     let (found, _) = busy(&mut projector, &early, &settings);
     assert_eq!((found.len(), seconds(&found)), (10, 0));
 }
+
+#[test]
+fn a_second_with_a_long_wait_stands_out_and_one_for_work_does_not() {
+    const MS: u64 = 1_000_000;
+    let mut world = World::new();
+    world.fact("serve", "main;work", State::Run, SECOND);
+    let wait = |world: &mut World, stack: &str, ms: u64| {
+        let state = if stack.ends_with("fsync") { State::Disk } else { State::Poll };
+        world.fact("serve", stack, state, ms * MS).longest_ns = ms * MS;
+        world.facts.len() - 1
+    };
+    let usual = wait(&mut world, "main;store;fsync", 4);
+    let long = wait(&mut world, "main;store;fsync", 120);
+    let idle = wait(&mut world, "main;uv_run;epoll_wait", 900);
+    world.fact("other", "main;work", State::Run, SECOND);
+    let other = idle + 1;
+    let mut seconds = vec![vec![0, usual]; 100];
+    (seconds[30], seconds[40], seconds[99]) = (vec![0, long], vec![0, usual, idle], vec![0, other]);
+    let seconds: Vec<&[usize]> = seconds.iter().map(Vec::as_slice).collect();
+    let found = snapshot(&mut world, &seconds);
+    let mut projector = Projector::default();
+    projector.project(&found, &Settings::default());
+    let busy = projector.busy_threads(&found);
+    assert_eq!(busy.of_second(30).map(|(_, longest)| longest), Some(120 * MS));
+    assert_eq!(busy.of_second(40).map(|(_, longest)| longest), Some(4 * MS));
+    assert_eq!((busy.of_second(100), busy.peaks(100)), (None, vec![30, 99]));
+    // What is not over yet, or not shown yet, is none.
+    assert_eq!(busy.peaks(99), [30]);
+}

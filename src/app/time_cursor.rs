@@ -1,0 +1,130 @@
+//! The cursor on the history line: goes to a bucket of history and makes it the shown range.
+
+use super::AppState;
+use super::history_line::HistoryLine;
+use crate::model::projection::settings::Range;
+use crate::model::vocabulary::frame::{Ns, SECOND};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TimeCursor {
+    /// The bucket's span, on CLOCK_MONOTONIC.
+    pub from: Ns,
+    pub till: Ns,
+    /// Its bucket is the shown range, and goes with it.
+    pub is_range: bool,
+}
+
+/// Where the cursor goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Go {
+    /// By this number of buckets: of a second, where history is not older than ten minutes.
+    Buckets(isize),
+    /// By this number of windows.
+    Windows(isize),
+    NextPeak,
+    PreviousPeak,
+}
+
+impl AppState {
+    pub(super) fn move_time_cursor(&mut self, go: Go) {
+        let Some(snapshot) = &self.view.snapshot else {
+            return self.say("there is no history yet");
+        };
+        let buckets = snapshot.history.buckets(Range::Rolling(Ns::MAX), snapshot.at);
+        let Some(last) = buckets.len().checked_sub(1) else {
+            return self.say("there is no history yet");
+        };
+        let bucket_of = |at: Ns| buckets.partition_point(|(_, end)| *end <= at).min(last);
+        let bucket_of_second = |second: u64| bucket_of(snapshot.session.started + second * SECOND);
+        // Without a cursor: from the shown part of history, or from now.
+        let from = match (self.time_cursor, self.view.shown.range) {
+            (Some(cursor), _) => Some(cursor.from),
+            (None, Range::Between { from, .. }) => Some(from),
+            _ => None,
+        };
+        let at = from.map_or(last, bucket_of);
+        let busy = &self.view.busy_threads;
+        // The second of the session that is not over yet does not stand out.
+        let peaks = || busy.peaks(busy.seconds(snapshot.at)).into_iter();
+        let second = match from {
+            Some(_) => busy.second(buckets[at].0),
+            None => u64::MAX,
+        };
+        let to = match go {
+            Go::Buckets(by) => Some(at.saturating_add_signed(by).min(last)),
+            Go::Windows(by) => {
+                let by = i128::from(self.window) * by as i128;
+                let to = i128::from(buckets[at].0) + by;
+                Some(bucket_of(Ns::try_from(to.max(0)).unwrap_or(Ns::MAX)))
+            }
+            Go::PreviousPeak => peaks().rfind(|peak| *peak < second).map(bucket_of_second),
+            Go::NextPeak => peaks().find(|peak| *peak > second).map(bucket_of_second),
+        };
+        let Some(to) = to else {
+            let side = if go == Go::NextPeak { "later" } else { "earlier" };
+            return self.say(format!("no {side} second stands out by busy threads or a long wait"));
+        };
+        let (from, till) = buckets[to];
+        let is_range = self.time_cursor.is_some_and(|cursor| cursor.is_range);
+        if self.time_cursor.is_none() {
+            self.say("Enter shows this second; , . ( ) go on, { } to peaks, L is live again");
+        }
+        self.time_cursor = Some(TimeCursor { from, till, is_range });
+        if is_range {
+            self.show_bucket();
+        }
+    }
+
+    /// Makes the bucket under the cursor the shown range. Returns false if there is no cursor, or
+    /// its bucket is shown already.
+    pub(super) fn take_bucket(&mut self) -> bool {
+        match &mut self.time_cursor {
+            Some(cursor) if !cursor.is_range => {
+                cursor.is_range = true;
+                self.show_bucket();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn show_bucket(&mut self) {
+        let Some(TimeCursor { from, till, .. }) = self.time_cursor else { return };
+        self.before_mark = None;
+        self.view.settings.range = Range::Between { from, till };
+        self.project();
+    }
+
+    /// Handles a mouse press on the history line.
+    pub(super) fn press_history(&mut self, column: u16) {
+        let Some((line, snapshot)) = HistoryLine::new(self).zip(self.view.snapshot.as_ref()) else {
+            return;
+        };
+        let busy = &self.view.busy_threads;
+        let range = line.cells_of(busy, self.view.projection.from, self.view.projection.till);
+        let seconds =
+            line.cell_at_column(column, range).and_then(|cell| line.seconds_of_cell(cell));
+        let Some((first, end)) = seconds else { return };
+        // Of several seconds the busiest, which the bar shows.
+        let busiest = (first..end).rev().max_by(|a, b| {
+            let of = |second: u64| busy.of_second(second).map_or(0.0, |(busy, _)| busy);
+            of(*a).total_cmp(&of(*b))
+        });
+        let second = busiest.unwrap_or(first);
+        let from = snapshot.session.started + second * SECOND;
+        self.time_cursor = Some(TimeCursor { from, till: from + SECOND, is_range: true });
+        self.show_bucket();
+    }
+
+    /// Shows the newest facts again.
+    pub(super) fn show_live(&mut self) {
+        self.time_cursor = None;
+        self.before_mark = None;
+        self.view.settings.range = Range::Rolling(self.window);
+        if self.frozen {
+            self.freeze();
+        } else {
+            self.project();
+        }
+    }
+}

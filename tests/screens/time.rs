@@ -1,0 +1,188 @@
+//! Going to a part of history: the time cursor, and ranges that are typed.
+
+use sampletop::app::history_line::HistoryLine;
+use sampletop::model::projection::settings::Range;
+
+use super::fixture::{Does, Doing, EPOLL_WAIT, FSYNC, PID, Script};
+use super::*;
+
+/// The second of the session in which all requests wait for the disk, for 200 ms.
+const HICCUP: u64 = 60;
+
+/// A service that was observed for 130 s: four threads that mostly wait for requests.
+fn service() -> World {
+    let thread = |n: u64| -> Does {
+        Box::new(move |tick| match tick {
+            _ if (20 * HICCUP + 5..20 * HICCUP + 9).contains(&tick) => Doing::Waits {
+                call: FSYNC,
+                fd: 3,
+                stack: "clone3;start_thread;shop::serve:40;shop::Journal::commit:88;fsync",
+                wait: 7_000_000,
+            },
+            _ if (tick + n).is_multiple_of(4) => {
+                Doing::Runs("clone3;start_thread;shop::serve:40;shop::render:12")
+            }
+            _ => Doing::Waits {
+                call: EPOLL_WAIT,
+                fd: 9,
+                stack: "clone3;start_thread;shop::serve:31;epoll_wait",
+                wait: (tick + n) / 4 + 1,
+            },
+        })
+    };
+    let script = |n| Script { pid: PID, name: format!("serve-{n}"), doing: thread(n) };
+    World::new((0..4).map(script).collect())
+}
+
+fn live(width: u16, height: u16) -> (World, Live) {
+    let mut world = service();
+    let mut live = Live::new(width, height, AppConfig::default());
+    live.send(Input::Snapshot(Arc::new(world.run(130 * SECOND).snapshot())));
+    (world, live)
+}
+
+fn line(live: &Live, nth: usize) -> String {
+    live.screen().lines().nth(nth).expect("a line").to_string()
+}
+
+/// Returns the shown range in seconds of the session.
+fn range(live: &Live) -> (u64, u64) {
+    let Range::Between { from, till } = live.app.settings().range else {
+        panic!("{:?}", live.app.settings().range)
+    };
+    let start = live.app.shown_snapshot().expect("a snapshot").session.started;
+    ((from - start) / SECOND, (till - start) / SECOND)
+}
+
+#[test]
+fn a_hiccup_of_a_minute_ago_is_opened_with_two_keys() {
+    for (width, height) in [(80, 24), (120, 40), (200, 60)] {
+        let (_, mut live) = live(width, height);
+        assert!(!live.screen().contains("commit"), "{}", live.screen());
+        live.press("{");
+        golden(&format!("time-cursor-{width}x{height}.txt"), &live.screen());
+        live.press("<enter>");
+        assert_eq!(range(&live), (HICCUP, HICCUP + 1));
+        assert!(live.screen().contains("commit"), "{}", live.screen());
+        golden(&format!("hiccup-{width}x{height}.txt"), &live.screen());
+    }
+}
+
+#[test]
+fn the_cursor_goes_by_seconds_windows_and_peaks() {
+    let (_, mut live) = live(120, 40);
+    let words = |live: &Live| line(live, 2);
+    live.press(",");
+    let last = words(&live);
+    assert!(last.contains(" busy 1.0"), "{last}");
+    // It shows nothing by itself.
+    assert!(matches!(live.app.settings().range, Range::Rolling(_)));
+    live.press(",");
+    let before = words(&live);
+    assert_ne!(before, last);
+    assert_eq!(words(live.press(".")), last);
+    assert_eq!(words(live.press("....,")), last, "the newest bucket is the last");
+    live.press("(");
+    live.press(")");
+    assert_eq!(words(&live), last);
+    assert_eq!(words(live.press("(((((((((,,,")), words(live.press(",")), "the oldest bucket");
+    // From there the hiccup is later, and the only peak.
+    let (earlier, at) = (words(live.press("{")), words(live.press("}")));
+    assert_ne!(earlier, at);
+    assert!(at.contains("wait 200 ms") || at.contains("wait 250 ms"), "{at}");
+    assert_eq!(words(live.press("}")), at);
+    assert!(live.screen().contains("no later second stands out"), "{}", live.screen());
+    // Esc removes it, and no search.
+    assert!(words(live.press("<esc>")).contains("busy threads 0-"));
+    assert!(matches!(live.app.settings().range, Range::Rolling(_)));
+}
+
+#[test]
+fn the_range_goes_with_the_cursor_once_it_is_shown() {
+    let (mut world, mut live) = live(120, 40);
+    live.press("{<enter>,");
+    assert_eq!(range(&live), (HICCUP - 1, HICCUP));
+    assert!(line(&live, 0).contains("PAST"), "{}", live.screen());
+    // Time goes on, and the range stays. Enter is for rows again.
+    live.send(Input::Snapshot(Arc::new(world.run(5 * SECOND).snapshot())));
+    live.press("<enter>..");
+    assert_eq!(range(&live), (HICCUP + 1, HICCUP + 2));
+    live.press("(");
+    assert_eq!(range(&live), (HICCUP - 29, HICCUP - 28));
+    // Live again, also from a frozen screen.
+    live.press(" L");
+    assert!(!live.app.is_frozen());
+    assert_eq!(live.app.settings().range, Range::Rolling(30 * SECOND));
+    assert!(line(&live, 0).contains("LIVE") && line(&live, 2).contains("now"));
+    // Any other range ends it.
+    live.press("{<enter>r");
+    assert!(line(&live, 2).contains("busy threads 0-"), "{}", live.screen());
+}
+
+#[test]
+fn a_range_of_the_past_tells_nothing_of_now() {
+    let (_, mut live) = live(120, 40);
+    assert!(line(&live, 1).contains("idle"), "{}", live.screen());
+    live.press("{<enter>");
+    let threads = line(&live, 1);
+    assert!(threads.contains("on average 1.6 busy: 0.8 run, 0.8 io"), "{threads}");
+    for row in 0..6 {
+        assert!(!live.screen().contains(" now "), "row {row}:\n{}", live.screen());
+        live.press("j");
+    }
+    // What is saved knows it, nevertheless.
+    live.press("x");
+    let saved = live.effects.iter().rev().find_map(|effect| match effect {
+        Effect::Export { snapshot, .. } => Some(snapshot.threads.len()),
+        _ => None,
+    });
+    assert_eq!(saved, Some(4));
+    // The last second is now.
+    live.press("w<c-u>-1s..now<enter>");
+    assert!(line(&live, 0).contains("LIVE"), "{}", live.screen());
+}
+
+#[test]
+fn a_typed_range_is_shown_by_the_wall_clock() {
+    let (_, mut live) = live(120, 40);
+    live.press("w<c-u>-71s +3s<enter>");
+    let (from, till) = range(&live);
+    assert_eq!((from, till), (59, 62));
+    assert!(live.screen().contains("commit"), "{}", live.screen());
+    // It is proposed as a moment and a length.
+    live.press("w");
+    assert!(live.screen().contains(" +3s"), "{}", live.screen());
+    live.press("<c-u>-2h +5s<enter>");
+    assert!(live.screen().contains("history begins at"), "{}", live.screen());
+    live.press("<esc>");
+    assert_eq!(range(&live), (59, 62));
+}
+
+#[test]
+fn a_click_on_the_history_line_shows_the_busiest_second_there() {
+    let (_, mut live) = live(80, 24);
+    let geometry = HistoryLine::new(&live.app).expect("room");
+    let bar = live.screen().lines().nth(2).expect("the line").to_string();
+    // Each column of the bars is of a cell, and each cell has one.
+    let mut cells: Vec<u64> = Vec::new();
+    for column in 0..80 {
+        live.send(Input::Mouse(Mouse { kind: MouseKind::Press, column, row: 2 }));
+        if let Range::Between { .. } = live.app.settings().range {
+            let cell = geometry.cell_of_second(range(&live).0).expect("on the line");
+            cells.push(cell);
+            live.press("L");
+        }
+    }
+    cells.dedup();
+    let with_seconds = (0..geometry.cells).filter(|c| geometry.seconds_of_cell(*c).is_some());
+    assert_eq!(cells, with_seconds.collect::<Vec<_>>(), "{bar}");
+    let cell = geometry.cell_of_second(HICCUP).expect("on the line");
+    let hiccup = (0..80).find(|column| {
+        let press = Mouse { kind: MouseKind::Press, column: *column, row: 2 };
+        live.press("L").send(Input::Mouse(press));
+        matches!(live.app.settings().range, Range::Between { .. })
+            && geometry.cell_of_second(range(&live).0) == Some(cell)
+    });
+    assert!(hiccup.is_some());
+    assert_eq!(range(&live), (HICCUP, HICCUP + 1));
+}
