@@ -7,6 +7,7 @@ use super::columns::{Columns, NONE};
 use super::filter::{Gap, Path, Verdicts};
 use super::group::{Groups, thread_label};
 use super::locks::{Waited, is_held_lock};
+use super::long_waits::LongWaits;
 use super::rows::Rows;
 use super::trend::Trend;
 use super::{Hidden, Totals};
@@ -149,6 +150,7 @@ pub(super) struct Shown {
     pub busiest: Option<BusiestThread>,
     /// Waits whose blockers are known, of the threads that are shown.
     pub waited: Waited,
+    pub long_waits: LongWaits,
     pub busy: BusyTime,
     pub trend: Option<Trend>,
 }
@@ -196,6 +198,7 @@ pub(super) struct Reader<'a> {
     /// Time that was not observed, ns, of threads that pass the filters.
     unobserved_ns: u64,
     waited: Waited,
+    long_waits: LongWaits,
     busy: BusyTime,
     trend: Option<Trend>,
 }
@@ -253,6 +256,7 @@ impl<'a> Reader<'a> {
             short_lived_cpu_ns: 0,
             unobserved_ns: 0,
             waited: Waited::default(),
+            long_waits: LongWaits::new(snapshot),
             busy: BusyTime::default(),
             trend: None,
         }
@@ -281,6 +285,7 @@ impl<'a> Reader<'a> {
         let only_idle = may_show_idle && !self.left && !self.hidden.idle.is_empty();
         if only_idle {
             self.hidden.idle = Totals::default();
+            self.long_waits.show_idle();
         } else {
             self.hidden.idle_threads =
                 self.of_threads.iter().filter(|of| of.hidden_idle && !of.busy).count() as u32;
@@ -295,7 +300,7 @@ impl<'a> Reader<'a> {
                 cpu_ns: *cpu_ns,
             },
         );
-        let Reader { scratch, threads, mut hidden, waited, busy, trend, .. } = self;
+        let Reader { scratch, threads, mut hidden, waited, long_waits, busy, trend, .. } = self;
         hidden.settle_off();
         let cells = std::mem::take(&mut scratch.cells);
         let sums = std::mem::take(&mut scratch.sums);
@@ -317,6 +322,7 @@ impl<'a> Reader<'a> {
             unobserved_ns: self.unobserved_ns,
             busiest,
             waited,
+            long_waits,
             busy,
             trend,
         }
@@ -357,6 +363,7 @@ impl<'a> Reader<'a> {
             of.busy = false;
         });
         self.waited = Waited::default();
+        self.long_waits = LongWaits::new(self.snapshot);
         self.busy = BusyTime::default();
     }
 
@@ -408,6 +415,11 @@ impl<'a> Reader<'a> {
         let at = self.scratch.cell(group, stack, kind);
         if kind != CellKind::Idle {
             self.waited.add(key, at, weights);
+        }
+        // Of what is idle none will be shown if something else is.
+        let is_hidden = kind == CellKind::Idle;
+        if weights.longest_ns >= self.long_waits.min_ns && !(is_hidden && self.left) {
+            self.long_waits.add(key, weights, state, (thread, at, is_hidden));
         }
         if path.gap == Gap::NotObserved {
             self.unobserved_ns += weights.wall_ns;

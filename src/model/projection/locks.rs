@@ -109,6 +109,29 @@ pub(super) fn is_held_lock(blocker: &Blocker) -> bool {
     is_lock(blocker) && is_known(blocker.holder)
 }
 
+/// Returns the stack in which a thread held it, if one did. A process holds a file lock, and its
+/// leader stands for it: which of several threads took it is not known.
+pub(super) fn held_in(
+    blocker: &Blocker,
+    has_several_threads: impl Fn(u32) -> bool,
+) -> Option<StackId> {
+    match blocker.holder {
+        Holder::Thread { thread, .. }
+            if blocker.kind == BlockerKind::FileLock && has_several_threads(thread.pid) =>
+        {
+            None
+        }
+        Holder::Thread { stack, .. } => Some(stack),
+        _ => None,
+    }
+}
+
+/// Returns the processes with several threads.
+pub(super) fn with_several_threads(snapshot: &Snapshot) -> FxHashSet<u32> {
+    let threads = snapshot.threads.iter().map(|now| now.thread);
+    threads.filter(|thread| thread.pid != thread.tid).map(|thread| thread.pid).collect()
+}
+
 /// Returns whether a holder is known: a thread, or a number of readers.
 fn is_known(holder: Holder) -> bool {
     matches!(holder, Holder::Thread { .. } | Holder::Foreign { .. } | Holder::Readers(_))
@@ -175,12 +198,7 @@ impl Waited {
         attached: &[u32],
     ) -> (Vec<Lock>, LocksOfNodes) {
         let mut places = Places::new(snapshot, rows, verdicts);
-        // A process holds a file lock, and its leader stands for it: which of several threads took
-        // it is not known.
-        let with_others: LazyCell<FxHashSet<u32>, _> = LazyCell::new(|| {
-            let threads = snapshot.threads.iter().map(|now| now.thread);
-            threads.filter(|thread| thread.pid != thread.tid).map(|thread| thread.pid).collect()
-        });
+        let with_others = LazyCell::new(|| with_several_threads(snapshot));
         let mut sums: BTreeMap<LockKey, Sum> = BTreeMap::new();
         let mut of_nodes: FxHashMap<(u32, LockKey, Held), (Holder, u64)> = FxHashMap::default();
         let mut of_threads: BTreeMap<(ThreadKey, LockKey), u64> = BTreeMap::new();
@@ -189,16 +207,7 @@ impl Waited {
             let Some(blocker) = blocker.filter(|found| is_lock(found)) else { continue };
             let key = LockKey::of(blocker);
             let waiter = (wait.thread, places.of(wait.stack));
-            let held_in = match blocker.holder {
-                Holder::Thread { thread, .. }
-                    if blocker.kind == BlockerKind::FileLock
-                        && with_others.contains(&thread.pid) =>
-                {
-                    None
-                }
-                Holder::Thread { stack, .. } => Some(stack),
-                _ => None,
-            };
+            let held_in = held_in(blocker, |pid| with_others.contains(&pid));
             let sum = sums.entry(key).or_default();
             sum.add(blocker, waiter, held_in, weights, &mut places);
             sum.span(self.spans.get(&wait.blocker).copied());

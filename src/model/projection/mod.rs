@@ -31,6 +31,7 @@
 //! sampling_error         whether two figures differ
 //! label                  what a row is called
 //! locks                  what the threads waited for, who held it, and where
+//! long_waits             the long waits of the range, one by one
 //! holder_words           who held it, in words
 //! waits, monitor         what a blocked thread waits for, as text; entering a Java monitor
 //! ```
@@ -61,6 +62,7 @@ mod libraries;
 mod lines;
 mod lock_identity;
 mod locks;
+mod long_waits;
 mod methods;
 mod monitor;
 mod nodes;
@@ -119,6 +121,7 @@ pub use holders::{HolderNow, WaitChain};
 pub(in crate::model) use idle_marks::{Mark, mark};
 pub use label::{Label, label};
 pub use locks::{HeldBy, Lock, MainHolder, Stuck, WaitOfNode, WaitedFor, noun};
+pub use long_waits::LongWait;
 pub use methods::{Hottest, Method};
 pub(in crate::model) use monitor::is_enter as is_monitor_enter;
 pub use nodes::Siblings;
@@ -241,6 +244,10 @@ pub struct Projection {
     /// What shown threads waited for, where that is known; most waited time first.
     pub locks: Vec<Lock>,
     locks_of_nodes: locks::LocksOfNodes,
+    /// Waits of shown threads of at least 10 ms and one sampling interval; the longest first.
+    pub long_waits: Vec<LongWait>,
+    /// Number of other long waits, which are shorter than these. Some may be counted twice.
+    pub long_waits_dropped: u64,
     pub deadlocks: Vec<Vec<Stuck>>,
     /// Those for which others wait at the time of the snapshot.
     holders: BTreeMap<ThreadKey, HolderNow>,
@@ -277,6 +284,8 @@ impl Projection {
             unobserved_ns: 0,
             locks: Vec::new(),
             locks_of_nodes: locks::LocksOfNodes::default(),
+            long_waits: Vec::new(),
+            long_waits_dropped: 0,
             deadlocks: Vec::new(),
             holders: BTreeMap::new(),
             observed: Vec::new(),
@@ -391,6 +400,7 @@ impl fmt::Debug for Projection {
             .field("hidden", &self.hidden)
             .field("only_idle", &self.only_idle)
             .field("now", &self.now)
+            .field("long_waits", &(&self.long_waits, self.long_waits_dropped))
             .field("groups", &self.groups)
             .field("nodes", &nodes.collect::<Vec<_>>())
             .field("methods", &self.methods())

@@ -188,6 +188,12 @@ impl Projector {
         let sums = &trees.nodes.owns;
         let busy = Busy::of(time, names, (&shown, sums), &trees.attached, group_of);
         let (locks, locks_of_nodes) = waited.locks((snapshot, rows, verdicts), &trees.attached);
+        let long_waits = std::mem::take(&mut shown.long_waits);
+        let place = |cell: u32| {
+            let at = cell as usize;
+            (member_of(shown.cells[at].group), trees.attached[at])
+        };
+        let (long_waits, long_waits_dropped) = long_waits.list(names, &shown.threads, place);
         let deadlocks = locks::deadlocks(snapshot, rows, verdicts);
         let holders = holders::holders(snapshot, rows, verdicts);
         let observed = observed::observed(names, &shown);
@@ -239,6 +245,8 @@ impl Projector {
             unobserved_ns: shown.unobserved_ns,
             locks,
             locks_of_nodes,
+            long_waits,
+            long_waits_dropped,
             deadlocks,
             holders,
             observed,

@@ -7,6 +7,7 @@ mod findings;
 mod kernel_locks;
 mod label;
 mod locks;
+mod long_waits;
 mod mine;
 mod paths;
 mod properties;
