@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use super::busy_time::BusyTime;
 use super::columns::{Columns, NONE};
 use super::filter::{Gap, Path, Verdicts};
-use super::group::{Groups, thread_label};
+use super::group::Groups;
 use super::locks::{Waited, is_held_lock};
 use super::long_waits::LongWaits;
 use super::rows::Rows;
@@ -546,14 +546,12 @@ impl<'a> Reader<'a> {
 
     /// Returns whether the thread filter matches the thread's name at that time, or its group.
     fn is_chosen(&mut self, key: &FactKey, group: u32) -> bool {
-        let Some(pattern) = self.settings.filters.threads.active() else { return true };
+        if self.settings.filters.threads.active().is_none() {
+            return true;
+        }
         *self.chosen.entry((key.name, group)).or_insert_with(|| {
-            let name = self.snapshot.tables.name(key.name);
-            let by_group = match self.settings.grouping {
-                Grouping::Thread => pattern.is_match(&thread_label(name, key.thread)),
-                _ => self.groups.label(group).names().any(|name| pattern.is_match(name)),
-            };
-            by_group || pattern.is_match(name)
+            let thread = (key.thread, key.name);
+            self.groups.is_chosen(self.snapshot, self.settings, thread, group)
         })
     }
 }

@@ -226,6 +226,24 @@ impl Groups {
         group
     }
 
+    /// Returns whether the thread filter shows a thread of this name and group: it matches one of
+    /// the two names.
+    pub(super) fn is_chosen(
+        &self,
+        snapshot: &Snapshot,
+        settings: &Settings,
+        (thread, name): (ThreadKey, NameId),
+        group: u32,
+    ) -> bool {
+        let Some(pattern) = settings.filters.threads.active() else { return true };
+        let name = snapshot.tables.name(name);
+        let by_group = match settings.grouping {
+            Grouping::Thread => pattern.is_match(&thread_label(name, thread)),
+            _ => self.label(group).names().any(|name| pattern.is_match(name)),
+        };
+        by_group || pattern.is_match(name)
+    }
+
     /// Returns the number of groups; all lower numbers are valid.
     pub(super) fn count(&self) -> usize {
         self.labels.len()

@@ -22,7 +22,8 @@
 //! shown_stacks           the shown frames of each stack
 //! projector              makes projections, and keeps what the next one can use again
 //! tree, nodes, totals    the tree and its sums; methods, lines, columns: tables
-//! now                    what the threads do now: busy or waiting for work
+//! now                    what the threads do now, in all and by group: busy or waiting for work
+//! main_functions         the function of each group that most of its time is spent in
 //! observed               what the threads were found to wait for
 //! row_order, collapse    the order of rows, several calls on one line
 //! trend                  time of rows over the range
@@ -63,6 +64,7 @@ mod lines;
 mod lock_identity;
 mod locks;
 mod long_waits;
+mod main_functions;
 mod methods;
 mod monitor;
 mod nodes;
@@ -125,7 +127,7 @@ pub use long_waits::LongWait;
 pub use methods::{Hottest, Method};
 pub(in crate::model) use monitor::is_enter as is_monitor_enter;
 pub use nodes::Siblings;
-pub use now::Now;
+pub use now::{GroupNow, Now};
 pub use observed::{CommonObject, ObservedPlace};
 pub use places::Place;
 pub use projector::{Projector, project};
@@ -255,6 +257,8 @@ pub struct Projection {
     pub observed: Vec<ObservedPlace>,
     /// Ordered by name.
     pub groups: Vec<Group>,
+    /// What the threads of each group do at the time of the snapshot, by index of the group.
+    pub now_of_groups: Vec<GroupNow>,
     nodes: nodes::Nodes,
     /// (thread, node), ordered by thread: the nodes in which each thread was seen.
     seen: Vec<(u32, u32)>,
@@ -290,6 +294,7 @@ impl Projection {
             holders: BTreeMap::new(),
             observed: Vec::new(),
             groups: Vec::new(),
+            now_of_groups: Vec::new(),
             nodes: nodes::Nodes::default(),
             seen: Vec::new(),
             threads: Vec::new(),
@@ -402,6 +407,7 @@ impl fmt::Debug for Projection {
             .field("now", &self.now)
             .field("long_waits", &(&self.long_waits, self.long_waits_dropped))
             .field("groups", &self.groups)
+            .field("now_of_groups", &self.now_of_groups)
             .field("nodes", &nodes.collect::<Vec<_>>())
             .field("methods", &self.methods())
             .finish()

@@ -2,11 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::filter::Verdicts;
-use crate::model::facts::snapshot::Snapshot;
-use crate::model::vocabulary::frame::{Ns, ThreadKey};
+use super::group::Groups;
+use super::rows::Rows;
+use crate::model::facts::fact::FactKey;
+use crate::model::facts::snapshot::{Snapshot, ThreadNow};
+use crate::model::facts::tables::NameId;
+use crate::model::projection::settings::Settings;
+use crate::model::vocabulary::frame::{Ns, ThreadKey, ThreadKind};
 use crate::model::vocabulary::state::State;
 
 /// The system call futex(2) on x86-64; its first argument is the address.
@@ -34,6 +39,64 @@ pub struct Now {
     /// Of the threads that are shown, most of those that wait for the same mutex: at least half of
     /// all busy ones. (Java parks each thread at an address of its own.)
     pub convoy: Option<Convoy>,
+}
+
+/// What the threads of a group do: those that pass the filters, also where their time is hidden as
+/// idle. A thread belongs to the group of its present name, state and stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct GroupNow {
+    /// Number of threads that do not wait for work, by [`State`].
+    pub busy: [u32; State::COUNT],
+    /// Number of threads that wait for work.
+    pub idle: u32,
+}
+
+impl GroupNow {
+    /// Returns the number of threads.
+    pub fn threads(&self) -> u32 {
+        self.busy.iter().sum::<u32>() + self.idle
+    }
+
+    /// Returns what the threads of `count` groups do. `place`: the index of a group in the
+    /// projection, if it is shown.
+    pub(super) fn of_groups(
+        (snapshot, rows, verdicts): (&Snapshot, &Rows, &Verdicts),
+        settings: &Settings,
+        groups: &mut Groups,
+        count: usize,
+        place: impl Fn(u32) -> Option<u32>,
+    ) -> Vec<GroupNow> {
+        let filters = &settings.filters;
+        let mut chosen: FxHashMap<(NameId, u32), bool> = FxHashMap::default();
+        let mut now = vec![GroupNow::default(); count];
+        for thread in &*snapshot.threads {
+            let &ThreadNow { thread, name, stack, state, blocker, .. } = thread;
+            let kind = snapshot.tables.kind(name);
+            let path = verdicts.of_stack(stack);
+            if (filters.skip_daemon && kind != ThreadKind::Plain)
+                || (filters.focus.active().is_some() && !path.focus)
+                || path.ignore
+            {
+                continue;
+            }
+            let key = FactKey { thread, name, stack, state, blocker };
+            let state = snapshot.tables.state(state, stack);
+            let group = groups.of(snapshot, settings, rows, &key, state, path.group);
+            let Some(now) = place(group).and_then(|at| now.get_mut(at as usize)) else { continue };
+            if filters.threads.active().is_some()
+                && !*chosen
+                    .entry((name, group))
+                    .or_insert_with(|| groups.is_chosen(snapshot, settings, (thread, name), group))
+            {
+                continue;
+            }
+            match path.is_idle(kind, state) {
+                true => now.idle += 1,
+                false => now.busy[state as usize] += 1,
+            }
+        }
+        now
+    }
 }
 
 impl Now {

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::busy_threads::BusyThreads;
 use super::common_waits::Busy;
-use super::now::Now;
+use super::now::{GroupNow, Now};
 use super::totals::Totals;
 use super::{
     Busiest, Group, Projection, columns, fact_reader, filter, group, group_parts, holders, locks,
@@ -125,7 +125,7 @@ impl Projector {
         let now = Now::of(snapshot, verdicts, &shown_threads);
 
         let parts = group_parts::parts(snapshot, settings, &shown, groups);
-        let mut rank = vec![0; groups.count()];
+        let mut rank = vec![columns::NONE; groups.count()];
         let mut heads = Vec::with_capacity(parts.len());
         let mut members: Vec<group_parts::Part> = Vec::with_capacity(parts.len());
         for (part, place) in parts.into_iter().zip(0..) {
@@ -183,6 +183,10 @@ impl Projector {
         let member_of = |group: u32| member[rank[group as usize] as usize];
         let time = std::mem::take(&mut shown.busy);
         let names = (snapshot, &*rows, &*verdicts);
+        let is_shown =
+            |group: &u32| rank.get(*group as usize).is_some_and(|at| *at != columns::NONE);
+        let place = |group: u32| Some(group).filter(is_shown).map(member_of);
+        let now_of_groups = GroupNow::of_groups(names, settings, groups, members.len(), place);
         let named_after_threads = matches!(settings.grouping, Grouping::Rules | Grouping::Name);
         let group_of = |group: u32| named_after_threads.then(|| member_of(group));
         let sums = &trees.nodes.owns;
@@ -251,6 +255,7 @@ impl Projector {
             holders,
             observed,
             groups,
+            now_of_groups,
             nodes: trees.nodes,
             seen,
             threads: std::mem::take(&mut shown.threads),

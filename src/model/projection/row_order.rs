@@ -237,7 +237,7 @@ impl Figures for (&Projection, u32) {
 }
 
 /// Compares the stable properties of a row first: its heaviest line may change with every refresh.
-fn by_location(a: &Location, b: &Location) -> Ordering {
+pub(super) fn by_location(a: &Location, b: &Location) -> Ordering {
     let place = |l: &Location| (l.line, l.file.clone());
     (&a.function, &a.module)
         .cmp(&(&b.function, &b.module))
