@@ -19,6 +19,8 @@ mod picture;
 mod saved;
 #[path = "screens/time.rs"]
 mod time;
+#[path = "screens/waits.rs"]
+mod waits;
 #[path = "screens/wakers.rs"]
 mod wakers;
 

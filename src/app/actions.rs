@@ -5,6 +5,7 @@ use super::filters::Dialog;
 use super::key::Key;
 use super::keymap::{Action, Place};
 use super::list::{List, Step};
+use super::pane::Pane;
 use super::picker::Refusal;
 use super::prompt::{self, Ask, Prompt, Question};
 use super::rows::Fold;
@@ -24,7 +25,7 @@ impl AppState {
         let page = match self.place() {
             Place::Help => self.help_rows(),
             Place::Picker => self.picker_rows(),
-            Place::Tree | Place::Methods => rows,
+            Place::Tree | Place::Methods | Place::Waits => rows,
         };
         // One row of the previous page stays on the screen.
         let page = page.saturating_sub(1).max(1);
@@ -41,6 +42,11 @@ impl AppState {
             Action::ExpandHottest => self.view.expand_hottest(rows),
             Action::CollapseAll => self.view.collapse_all(rows),
             Action::Freeze => self.freeze(),
+            Action::SortSelfTotal if self.view.pane == Pane::Waits => {
+                let list = &mut self.view.wait_list;
+                list.latest_first = !list.latest_first;
+                list.reshape(&self.view.projection, rows);
+            }
             Action::SortSelfTotal => {
                 let by_self = self.view.settings.sort == SortColumn::SelfTime;
                 self.sort(if by_self { SortColumn::Total } else { SortColumn::SelfTime });
@@ -79,9 +85,10 @@ impl AppState {
             Action::NextMatch => self.next_match(1),
             Action::PreviousMatch => self.next_match(-1),
             Action::NextFinding => self.next_finding(),
-            Action::TreeView => self.view.set_methods(false, rows),
-            Action::MethodsView => self.view.set_methods(true, rows),
-            Action::NextView => self.view.set_methods(!self.view.methods_on, rows),
+            Action::TreeView => self.view.set_pane(Pane::Tree, rows),
+            Action::MethodsView => self.view.set_pane(Pane::Methods, rows),
+            Action::WaitsView => self.view.set_pane(Pane::Waits, rows),
+            Action::NextView => self.view.set_pane(next(&Pane::ALL, self.view.pane), rows),
             Action::NextRollUp => {
                 self.view.settings.roll_up = next(&RollUp::ALL, self.view.settings.roll_up);
                 self.say(format!("rows are {}", self.view.settings.roll_up.plural()));
@@ -321,7 +328,7 @@ impl AppState {
         };
         self.next_finding = (self.next_finding + 1) % nodes.len();
         let rows = usize::from(self.layout().rows);
-        self.view.set_methods(false, rows);
+        self.view.set_pane(Pane::Tree, rows);
         self.view.go_to(*node, rows);
     }
 
@@ -330,8 +337,14 @@ impl AppState {
         if self.take_bucket() {
             return;
         }
-        if self.view.methods_on {
-            return self.say("a method is not expanded: 1 shows the tree");
+        match (self.view.pane, self.view.selected_node()) {
+            (Pane::Tree, _) => {}
+            (Pane::Methods, _) => return self.say("a method is not expanded: 1 shows the tree"),
+            (Pane::Waits, None) => return self.say("no row of the tree is this wait's"),
+            (Pane::Waits, Some(node)) => {
+                self.view.set_pane(Pane::Tree, rows);
+                return self.view.go_to(node, rows);
+            }
         }
         let holder = match self.view.selected_row() {
             Some(row) if row.fold != Fold::Closed => wait_chain::holder_of_row(&self.view),

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use super::pane::Pane;
 use super::rows::What;
 use super::view::View;
 use crate::model::facts::snapshot::{Snapshot, ThreadNow};
@@ -56,7 +57,7 @@ pub fn explain(view: &View) -> Option<Explanation> {
 
 fn group_threads(view: &View) -> Vec<Arc<str>> {
     match view.selected_row().map(|r| r.what) {
-        Some(What::Group(group)) if !view.methods_on => {
+        Some(What::Group(group)) => {
             view.projection.groups[group as usize].threads.iter().map(|t| t.name.clone()).collect()
         }
         _ => Vec::new(),
@@ -109,11 +110,14 @@ pub(super) fn waits_for(view: &View, snapshot: &Snapshot, thread: &ThreadNow) ->
 /// Returns the threads that are in the selected row at this moment; in the tree only those of its
 /// group.
 pub(super) fn inside<'a>(view: &View, snapshot: &'a Snapshot) -> Vec<&'a ThreadNow> {
-    let row = view.selected_row().filter(|_| !view.methods_on);
+    let row = view.selected_row();
     let group: Option<HashSet<ThreadKey>> = row.map(|row| {
         let group = row.group.and_then(|group| view.projection.groups.get(group as usize));
         group.into_iter().flat_map(|group| group.threads.iter().map(|t| t.thread)).collect()
     });
+    if view.pane == Pane::Waits {
+        return Vec::new();
+    }
     let location = view.selected_location();
     if location.is_none() && group.is_none() {
         return Vec::new();

@@ -34,6 +34,7 @@ pub enum Action {
     NextFinding,
     TreeView,
     MethodsView,
+    WaitsView,
     NextView,
     NextRollUp,
     Filters,
@@ -71,12 +72,14 @@ pub enum Action {
 pub enum Place {
     Tree,
     Methods,
+    Waits,
     Picker,
     Help,
 }
 
 impl Place {
-    pub const ALL: [Place; 4] = [Place::Tree, Place::Methods, Place::Picker, Place::Help];
+    pub const ALL: [Place; 5] =
+        [Place::Tree, Place::Methods, Place::Waits, Place::Picker, Place::Help];
 }
 
 /// One line of the table.
@@ -100,11 +103,12 @@ pub struct Hint {
     pub word: &'static str,
 }
 
-const VIEWS: &[Place] = &[Place::Tree, Place::Methods];
-const LISTS: &[Place] = &[Place::Tree, Place::Methods, Place::Picker, Place::Help];
+const VIEWS: &[Place] = &[Place::Tree, Place::Methods, Place::Waits];
+const TABLES: &[Place] = &[Place::Tree, Place::Methods];
+const LISTS: &[Place] = &[Place::Tree, Place::Methods, Place::Waits, Place::Picker, Place::Help];
 const TREE: &[Place] = &[Place::Tree];
 const PICKER: &[Place] = &[Place::Picker];
-const NOT_PICKER: &[Place] = &[Place::Tree, Place::Methods, Place::Help];
+const NOT_PICKER: &[Place] = &[Place::Tree, Place::Methods, Place::Waits, Place::Help];
 
 const MOVE: &str = "Move";
 const SHOW: &str = "Show";
@@ -156,7 +160,7 @@ pub const TABLE: &[Binding] = &[
     bind(&[Key::Home, Char('g')], Action::First, LISTS, MOVE, "first row, and stay at the top"),
     bind(&[Key::End, Char('G')], Action::Last, LISTS, MOVE, "last row"),
     bind(&[Key::Right, Char('+')], Action::Expand, TREE, MOVE, "expand the row"),
-    bind(&[Key::Enter], Action::Open, VIEWS, MOVE, "the same; on an open row: go to who holds its lock; time cursor: show its second"),
+    bind(&[Key::Enter], Action::Open, VIEWS, MOVE, "the same; open row: to who holds its lock; time cursor: show it; waits: to the tree"),
     bind(&[Key::Left, Char('-')], Action::Collapse, TREE, MOVE, "collapse the row; on a leaf or a closed row: go to its parent"),
     bind(&[Char('E')], Action::ExpandHottest, TREE, MOVE, "expand the hottest path below the row"),
     bind(&[Char('C')], Action::CollapseAll, TREE, MOVE, "collapse all; again: as it was before"),
@@ -166,13 +170,14 @@ pub const TABLE: &[Binding] = &[
     bind(&[Char('!')], Action::NextFinding, VIEWS, MOVE, "go to the row that the sentence above is about; again: that of the next one"),
     bind(&[Char('1')], Action::TreeView, VIEWS, SHOW, "call tree of each thread group"),
     bind(&[Char('2')], Action::MethodsView, VIEWS, SHOW, "methods: one row per function, all its callers summed"),
+    bind(&[Char('7')], Action::WaitsView, VIEWS, SHOW, "waits: the locks that were waited for, then the long waits one by one"),
     bind(&[Key::Tab], Action::NextView, VIEWS, SHOW, "next view").hint(12, "view"),
     bind(&[Char('m')], Action::NextMetric, VIEWS, SHOW, "metric: wall, cpu, off (wall without cpu)").hint(4, "metric"),
     bind(&[Char('P')], Action::CpuBySelf, VIEWS, SHOW, "metric cpu, sorted by self time, as in top").hint(7, "cpu"),
-    bind(&[Char('s')], Action::SortSelfTotal, VIEWS, SHOW, "sort by self time or by total time"),
-    bind(&[Char('<')], Action::SortLeft, VIEWS, SHOW, "sort by the column to the left"),
-    bind(&[Char('>')], Action::SortRight, VIEWS, SHOW, "sort by the column to the right"),
-    bind(&[Char('R')], Action::SortReverse, VIEWS, SHOW, "reverse the order"),
+    bind(&[Char('s')], Action::SortSelfTotal, VIEWS, SHOW, "sort by self time or by total time; waits: the longest or the latest first"),
+    bind(&[Char('<')], Action::SortLeft, TABLES, SHOW, "sort by the column to the left"),
+    bind(&[Char('>')], Action::SortRight, TABLES, SHOW, "sort by the column to the right"),
+    bind(&[Char('R')], Action::SortReverse, TABLES, SHOW, "reverse the order"),
     bind(&[Char('t')], Action::NextGrouping, VIEWS, SHOW, "group threads by: rules, name, thread, process, blocker, none").hint(9, "group"),
     bind(&[Char('b')], Action::NextRollUp, VIEWS, SHOW, "one row per function, line, class, package or module"),
     bind(&[Char('f')], Action::Filters, VIEWS, SHOW, "filters: interesting, focus, ignore, hide, no kernel, threads, daemons, minimum percent").hint(11, "filter"),

@@ -6,6 +6,7 @@
 //! keymap     the one table of keys        key, line_edit   single keys and a line of text
 //! view       what is displayed: snapshot, settings, projection, rows, selection
 //! row_path, rows, list  expansion and selection by path; rows of the tree; scrolling
+//! pane, wait_list, wait_words  which view is displayed; that of locks and long waits
 //! prompt, filters, picker, help   drawn over the view
 //! explain, insight, title         the line about the selected row; those of the header
 //! short_names  names of functions in rows
@@ -27,6 +28,7 @@ pub mod layout;
 pub mod line_edit;
 pub mod list;
 mod looked_up;
+pub mod pane;
 pub mod picker;
 pub mod prompt;
 pub mod row_path;
@@ -39,6 +41,8 @@ pub mod title;
 mod trends;
 pub mod view;
 pub mod wait_chain;
+pub mod wait_list;
+pub mod wait_words;
 pub mod wakers;
 
 mod actions;
@@ -55,6 +59,7 @@ use keymap::Place;
 use layout::Layout;
 use list::{List, Step};
 use looked_up::LookedUp;
+use pane::Pane;
 use picker::Picker;
 use prompt::{Ask, Prompt};
 use row_path::Expanded;
@@ -296,8 +301,11 @@ impl AppState {
         match (&self.overlay, &self.picker) {
             (Some(Overlay::Help(_) | Overlay::Wakers(_)), _) => Place::Help,
             (_, Some(_)) => Place::Picker,
-            _ if self.view.methods_on => Place::Methods,
-            _ => Place::Tree,
+            _ => match self.view.pane {
+                Pane::Tree => Place::Tree,
+                Pane::Methods => Place::Methods,
+                Pane::Waits => Place::Waits,
+            },
         }
     }
 

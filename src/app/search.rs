@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use regex::Regex;
 
+use super::pane::Pane;
 use super::row_path::Path;
 use super::rows::is_shown;
 use super::view::View;
+use super::wait_words;
 use crate::model::facts::tables::Location;
 use crate::model::projection::{Siblings, is_small};
 
@@ -17,7 +19,15 @@ impl View {
     /// it. Returns false if there is none.
     pub fn next_match(&mut self, step: isize, height: usize) -> bool {
         let Some(search) = self.search.clone() else { return false };
-        if self.methods_on {
+        if self.pane == Pane::Waits {
+            let rows = &self.wait_list.rows;
+            let matches = |at: &usize| wait_words::is_match(rows[*at], self, &search);
+            let found: Vec<usize> = (0..rows.len()).filter(matches).collect();
+            let Some(at) = beside(&found, self.wait_list.list.cursor, step) else { return false };
+            self.wait_list.go_to(at, &self.projection, height);
+            return true;
+        }
+        if self.pane == Pane::Methods {
             let matches =
                 |at: &usize| search.is_match(&self.method_location(self.method_rows[*at]).function);
             let found: Vec<usize> = (0..self.method_rows.len()).filter(matches).collect();

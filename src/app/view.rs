@@ -7,9 +7,11 @@ use regex::Regex;
 
 use super::event::Request;
 use super::list::{List, Step};
+use super::pane::Pane;
 use super::row_path::{Expanded, Path, RowKey};
 use super::rows::{Fold, Row, Tree, What, is_shown};
 use super::trends::{Trends, row_of};
+use super::wait_list::{WaitList, WaitRow};
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::Location;
 use crate::model::projection::settings::{Range, Settings};
@@ -52,11 +54,12 @@ pub struct View {
     /// The next projection names rows differently; these are expanded then, or those that tell
     /// most.
     renamed: Option<Option<Expanded>>,
-    pub methods_on: bool,
+    pub pane: Pane,
     /// Indexes into the projection's methods.
     pub method_rows: Vec<u32>,
     pub methods: List,
     pub(super) selected_method: Option<RowKey>,
+    pub wait_list: WaitList,
     pub short_names: bool,
     pub search: Option<Regex>,
     pub busy_threads: Arc<BusyThreads>,
@@ -84,10 +87,11 @@ impl View {
             settled: false,
             touched: false,
             renamed: None,
-            methods_on: false,
+            pane: Pane::Tree,
             method_rows: Vec::new(),
             methods: List::default(),
             selected_method: None,
+            wait_list: WaitList::default(),
             short_names: true,
             search: None,
             busy_threads: Arc::default(),
@@ -139,8 +143,15 @@ impl View {
         let cursor = self.locate().unwrap_or(0);
         self.tree.follow(cursor, self.rows.len(), height);
 
-        if self.methods_on {
-            self.reshape_methods(height);
+        self.reshape_pane(height);
+    }
+
+    /// Rebuilds the rows of the view that is displayed, unless it is the tree.
+    fn reshape_pane(&mut self, height: usize) {
+        match self.pane {
+            Pane::Tree => {}
+            Pane::Methods => self.reshape_methods(height),
+            Pane::Waits => self.wait_list.reshape(&self.projection, height),
         }
     }
 
@@ -263,39 +274,55 @@ impl View {
         self.selected = self.rows.get(row).map(|r| self.path(r));
     }
 
-    /// Returns the row under the cursor.
+    /// Returns the row under the cursor of the tree; `None` in another view.
     pub fn selected_row(&self) -> Option<&Row> {
-        self.rows.get(self.tree.cursor)
+        self.rows.get(self.tree.cursor).filter(|_| self.pane == Pane::Tree)
     }
 
-    /// Returns the call under the cursor, in either view; `None` on a group.
-    pub fn selected_location(&self) -> Option<&Arc<Location>> {
-        if self.methods_on {
-            let method = self.method_rows.get(self.methods.cursor)?;
-            return Some(self.method_location(*method));
+    /// Returns the method under the cursor of the methods view.
+    fn selected_method_row(&self) -> Option<u32> {
+        self.method_rows.get(self.methods.cursor).copied().filter(|_| self.pane == Pane::Methods)
+    }
+
+    /// Returns the lock or the wait under the cursor; `None` in another view.
+    pub fn selected_wait(&self) -> Option<WaitRow> {
+        self.wait_list.selected().filter(|_| self.pane == Pane::Waits)
+    }
+
+    /// Returns the node under the cursor; `None` on a group and in the methods view.
+    pub fn selected_node(&self) -> Option<u32> {
+        match self.pane {
+            Pane::Tree => match self.selected_row()?.what {
+                What::Node(node) => Some(node),
+                What::Group(_) | What::Small(_) | What::SmallGroups => None,
+            },
+            Pane::Methods => None,
+            Pane::Waits => self.selected_wait()?.node(&self.projection),
         }
-        match self.selected_row()?.what {
-            What::Node(node) => Some(self.node_location(node)),
-            What::Group(_) | What::Small(_) | What::SmallGroups => None,
+    }
+
+    /// Returns the call under the cursor, in any view; `None` on a group.
+    pub fn selected_location(&self) -> Option<&Arc<Location>> {
+        match self.selected_method_row() {
+            Some(method) => Some(self.method_location(method)),
+            None => self.selected_node().map(|node| self.node_location(node)),
         }
     }
 
     /// Returns the function under the cursor and whether it is the user's code.
     pub fn selected_function(&self) -> Option<(Arc<Location>, bool)> {
         let location = self.selected_location()?.clone();
-        let role = match self.selected_row()?.what {
-            _ if self.methods_on => self.method(*self.method_rows.get(self.methods.cursor)?).role,
-            What::Node(node) => self.projection.role(node),
-            What::Group(_) | What::Small(_) | What::SmallGroups => return None,
+        let role = match self.selected_method_row() {
+            Some(method) => self.method(method).role,
+            None => self.projection.role(self.selected_node()?),
         };
         Some((location, role == Role::App))
     }
 
     /// Returns the totals of the row under the cursor.
     pub fn selected_totals(&self) -> Option<Totals> {
-        if self.methods_on {
-            let method = self.method_rows.get(self.methods.cursor)?;
-            return Some(self.method(*method).total);
+        if let Some(method) = self.selected_method_row() {
+            return Some(self.method(method).total);
         }
         Some(self.row_totals(self.selected_row()?).0)
     }
@@ -355,16 +382,16 @@ impl View {
         if !self.projection.has_trends() {
             return;
         }
-        let top = if self.methods_on { self.methods.top } else { self.tree.top };
-        let rows = match self.methods_on {
-            true => {
-                let visible = self.method_rows.iter().skip(top).take(height);
-                visible.map(|method| RowOf::Method(*method)).collect()
+        let (top, rows) = match self.pane {
+            Pane::Methods => {
+                let visible = self.method_rows.iter().skip(self.methods.top).take(height);
+                (self.methods.top, visible.map(|method| RowOf::Method(*method)).collect())
             }
-            false => {
-                let visible = self.rows.iter().skip(top).take(height);
-                visible.map(|row| row_of(&self.drawing(), row)).collect()
+            Pane::Tree => {
+                let visible = self.rows.iter().skip(self.tree.top).take(height);
+                (self.tree.top, visible.map(|row| row_of(&self.drawing(), row)).collect())
             }
+            Pane::Waits => return,
         };
         let resolution = self.snapshot.as_ref().map_or(0, |snapshot| snapshot.resolution());
         self.trends.read(&self.projection, self.shown.metric, resolution, (top, rows));
@@ -372,13 +399,10 @@ impl View {
 
     /// Returns the frames of the row under the cursor, innermost first; empty on a group.
     pub fn selected_stack(&self) -> Vec<&Arc<Location>> {
-        if self.methods_on {
+        if self.pane == Pane::Methods {
             return self.selected_location().into_iter().collect();
         }
-        let mut at = match self.selected_row().map(|r| r.what) {
-            Some(What::Node(node)) => Some(node),
-            _ => None,
-        };
+        let mut at = self.selected_node();
         let mut stack = Vec::new();
         while let Some(node) = at {
             stack.push(self.node_location(node));
@@ -415,15 +439,19 @@ impl View {
 
     pub fn step(&mut self, step: Step, height: usize) {
         self.touched = true;
-        if self.methods_on {
-            self.methods.step(step, self.method_rows.len(), height);
-            self.select_method(step == Step::First);
-        } else {
-            self.tree.step(step, self.rows.len(), height);
-            if step == Step::First {
-                self.selected = None;
-            } else {
-                self.select(self.tree.cursor);
+        match self.pane {
+            Pane::Methods => {
+                self.methods.step(step, self.method_rows.len(), height);
+                self.select_method(step == Step::First);
+            }
+            Pane::Waits => self.wait_list.step(step, &self.projection, height),
+            Pane::Tree => {
+                self.tree.step(step, self.rows.len(), height);
+                if step == Step::First {
+                    self.selected = None;
+                } else {
+                    self.select(self.tree.cursor);
+                }
             }
         }
     }
@@ -436,11 +464,20 @@ impl View {
 
     /// Handles a mouse press on a line of the rows.
     pub fn press(&mut self, line: usize, height: usize) {
-        if self.methods_on {
-            self.methods.cursor =
-                (self.methods.top + line).min(self.method_rows.len().saturating_sub(1));
-            self.select_method(false);
-            return;
+        match self.pane {
+            Pane::Methods => {
+                self.methods.cursor =
+                    (self.methods.top + line).min(self.method_rows.len().saturating_sub(1));
+                return self.select_method(false);
+            }
+            Pane::Waits => {
+                let row = self.wait_list.list.top + line;
+                if row < self.wait_list.rows.len() {
+                    self.wait_list.go_to(row, &self.projection, height);
+                }
+                return;
+            }
+            Pane::Tree => {}
         }
         self.touched = true;
         let row = self.tree.top + line;
@@ -460,13 +497,12 @@ impl View {
     pub fn keep_on_screen(&mut self, height: usize) {
         self.tree.show(self.rows.len(), height);
         self.methods.show(self.method_rows.len(), height);
+        self.wait_list.list.show(self.wait_list.rows.len(), height);
     }
 
-    pub fn set_methods(&mut self, on: bool, height: usize) {
-        self.methods_on = on;
-        if on {
-            self.reshape_methods(height);
-        }
+    pub fn set_pane(&mut self, pane: Pane, height: usize) {
+        self.pane = pane;
+        self.reshape_pane(height);
         self.keep_on_screen(height);
     }
 

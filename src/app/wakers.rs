@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use super::event::Counted;
 use super::help::{Line, key_cells, wrap};
+use super::pane::Pane;
 use super::rows::What;
 use super::short_names;
 use super::view::View;
+use super::wait_list::WaitRow;
 use crate::model::facts::tables::FrameKind;
 use crate::model::projection::{WokenBy, WokenThread, is_of};
 use crate::model::vocabulary::wakeup::{Cost, Wakeups};
@@ -40,7 +42,14 @@ pub fn row_threads(view: &View) -> Option<RowThreads> {
     let projection = &view.projection;
     let of_group = |group: u32| projection.groups[group as usize].threads.iter().map(|t| t.thread);
     let (title, keys): (String, Vec<_>) = match view.selected_row().map(|row| row.what) {
-        _ if view.methods_on => {
+        _ if view.pane == Pane::Waits => match view.selected_wait()? {
+            WaitRow::Lock(_) => return None,
+            WaitRow::Wait(at) => {
+                let wait = &projection.long_waits[at as usize];
+                (wait.name.to_string(), vec![wait.thread])
+            }
+        },
+        _ if view.pane == Pane::Methods => {
             let location = view.selected_location()?;
             let by = view.shown.roll_up;
             let is_row = |node: u32| is_of(location, projection.name(node), by);

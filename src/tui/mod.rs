@@ -7,6 +7,7 @@
 //! header     10ms(10)  lost 0  trunc 0.1%  own 0.4%  stops 0    idle hidden: 207 thr (i)
 //! columns    TOTAL%  SELF%  THR  CPU STATE     FUNCTION, :line
 //! tree         84.1    0.0  6.1  2.0 io  62%  ▾ http-nio-exec-               12 threads
+//! waits      in its place: locks, and long waits one by one
 //! methods      51.7   49.9  3.8  0.1 io  98%    PgStatement.executeQuery           :154
 //! explain    > now io recvfrom fd 37 ...   longest 2.0 s at 14:03:31   49.1-54.3 %
 //! footer     focus, ignore, ... and how much they hide
@@ -35,11 +36,13 @@ mod overlay;
 mod picker;
 mod text;
 mod tree;
+mod waits;
 
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
+use crate::app::pane::Pane;
 use crate::app::{AppState, Overlay};
 use crate::model::projection::settings::Metric;
 use columns::Columns;
@@ -100,20 +103,25 @@ fn draw_view(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme) {
     let about = area(layout.explain);
     let filters = area(layout.filters);
     let last = area(layout.footer);
-    Columns::new(screen.width, app.view.has_trends()).titles(
-        &mut Pen::new(buffer, titles, 0),
-        app,
-        theme,
-    );
-    if app.view.methods_on {
-        methods::draw(buffer, rows, app, theme);
-    } else {
-        tree::draw(buffer, rows, app, theme);
+    let pen = &mut Pen::new(buffer, titles, 0);
+    match app.view.pane {
+        Pane::Tree | Pane::Methods => {
+            Columns::new(screen.width, app.view.has_trends()).titles(pen, app, theme);
+        }
+        Pane::Waits => waits::titles(pen, app, theme),
+    }
+    match app.view.pane {
+        Pane::Tree => tree::draw(buffer, rows, app, theme),
+        Pane::Methods => methods::draw(buffer, rows, app, theme),
+        Pane::Waits => waits::draw(buffer, rows, app, theme),
     }
     if let Some(text) = nothing_to_show(app) {
         Pen::new(buffer, rows, 0).space(1).put(text, theme.dim());
     }
-    explain::draw(buffer, about, app, theme);
+    match app.view.pane {
+        Pane::Tree | Pane::Methods => explain::draw(buffer, about, app, theme),
+        Pane::Waits => waits::explain(&mut Pen::new(buffer, about, 0), app, theme),
+    }
     if layout.filters > 0 {
         footer::draw_filters(buffer, filters, app, theme);
     }
@@ -123,7 +131,11 @@ fn draw_view(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme) {
 /// Says in one sentence why there are no rows.
 fn nothing_to_show(app: &AppState) -> Option<&'static str> {
     let view = &app.view;
-    let rows = if view.methods_on { view.method_rows.len() } else { view.rows.len() };
+    let rows = match view.pane {
+        Pane::Tree => view.rows.len(),
+        Pane::Methods => view.method_rows.len(),
+        Pane::Waits => view.wait_list.rows.len(),
+    };
     if rows > 0 {
         return None;
     }
@@ -133,6 +145,9 @@ fn nothing_to_show(app: &AppState) -> Option<&'static str> {
             None => "attaching: the first stacks come within a second",
         });
     };
+    if view.pane == Pane::Waits && !view.projection.total.is_empty() {
+        return Some("no shown thread waited for 10 ms or longer");
+    }
     let hidden = &view.projection.hidden;
     let filtered = hidden.focus.wall_ns + hidden.ignore.wall_ns + hidden.threads.wall_ns;
     Some(if snapshot.stopped {

@@ -81,7 +81,7 @@ fn hot_function() -> Vec<Script> {
     threads("web", 4, web).chain(idle_pool(200)).collect()
 }
 
-fn lock_convoy() -> Vec<Script> {
+pub fn lock_convoy() -> Vec<Script> {
     const ENTERS: &str = servlet!(
         "java!com.shop.web.CheckoutController.submit:71;java!com.shop.Ledger.post:44;ObjectMonitor::enter;PlatformEvent::park;pthread_cond_wait"
     );

@@ -1,0 +1,171 @@
+//! The view of waits: a line per lock, then one per long wait.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use super::text::{Pen, cut_end, cut_start, span, width};
+use super::theme::Theme;
+use crate::app::AppState;
+use crate::app::short_names;
+use crate::app::wait_list::WaitRow;
+use crate::app::wait_words::Words;
+use crate::model::facts::tables::Location;
+use crate::model::projection::{Lock, LongWait};
+use crate::model::vocabulary::state::State;
+
+/// Cells of the columns, each with the space before it.
+const WAITED: usize = 10;
+const WHEN: usize = 11;
+const STATE: usize = 6;
+/// Cells of the threads' column on a screen of 80 cells, and at most.
+const THREADS: (usize, usize) = (16, 31);
+
+fn threads_cells(screen: usize) -> usize {
+    THREADS.0.max(screen / 6).min(THREADS.1)
+}
+
+pub fn titles(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
+    let latest = app.view.wait_list.latest_first;
+    let mark = |sorted: bool, title: &str| match sorted {
+        true => format!("{}{title}", theme.glyphs.descending),
+        false => title.to_owned(),
+    };
+    let style = |sorted: bool| if sorted { theme.bold() } else { theme.title() };
+    let threads = threads_cells(pen.room());
+    pen.put_right(&mark(!latest, "WAITED"), WAITED, style(!latest))
+        .space(1)
+        .put_left(&mark(latest, "BEGAN"), WHEN - 1, style(latest))
+        .space(1)
+        .put_left("STATE", STATE - 1, theme.title())
+        .space(1)
+        .put_left("THREAD", threads - 1, theme.title())
+        .space(1)
+        .put("FOR WHAT, AND WHERE", theme.title());
+}
+
+pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
+    let view = &app.view;
+    for y in 0..area.height {
+        let at = view.wait_list.list.top + usize::from(y);
+        let Some(row) = view.wait_list.rows.get(at) else { break };
+        let mut pen = Pen::new(buffer, area, y);
+        let threads = threads_cells(pen.room());
+        match row {
+            WaitRow::Lock(lock) => {
+                lock_figures(&mut pen, &view.projection.locks[*lock as usize], threads, theme);
+            }
+            WaitRow::Wait(wait) => {
+                let wait = &view.projection.long_waits[*wait as usize];
+                wait_figures(&mut pen, wait, threads, app, theme);
+            }
+        }
+        let room = pen.room().saturating_sub(1);
+        pen.put(&words_text(&Words::of(*row, view), room, app, theme), theme.plain());
+        if at == view.wait_list.list.cursor {
+            pen.restyle_line(area, theme.selected());
+        }
+    }
+}
+
+/// Time that all threads waited for a lock together, and their longest wait.
+fn lock_figures(pen: &mut Pen<'_>, lock: &Lock, threads: usize, theme: &Theme) {
+    let state = State::Lock;
+    let count = match lock.threads {
+        1 => "1 thread".to_owned(),
+        n => format!("{n} threads"),
+    };
+    pen.put_right(&span(lock.waited_ns), WAITED, theme.bold())
+        .space(1)
+        .put_left(&format!("max {}", span(lock.longest_ns)), WHEN - 1, theme.plain())
+        .space(1)
+        .put_left(state.word(), STATE - 1, theme.state(state))
+        .space(1)
+        .put_left(&count, threads - 1, theme.bold())
+        .space(1);
+}
+
+fn wait_figures(pen: &mut Pen<'_>, wait: &LongWait, threads: usize, app: &AppState, theme: &Theme) {
+    let Some(snapshot) = &app.view.snapshot else { return };
+    // Of a wait that was found by the first observations the beginning is not known.
+    let least = if snapshot.may_have_begun_before(wait.from_ns) { ">" } else { "" };
+    let going_on = if wait.goes_on { "+" } else { "" };
+    let at = theme.clock(&snapshot.session, wait.from_ns);
+    // The number at the end tells threads apart.
+    let name = cut_start(&wait.name, threads - 1, theme.glyphs.cut);
+    pen.put_right(&format!("{least}{}{going_on}", span(wait.duration_ns)), WAITED, theme.plain())
+        .space(1)
+        .put_left(&at, WHEN - 1, theme.plain())
+        .space(1)
+        .put_left(wait.state.word(), STATE - 1, theme.state(wait.state))
+        .space(1)
+        .put_left(&name, threads - 1, theme.plain())
+        .space(1);
+}
+
+/// Returns what was waited for, who held it and where, in at most `room` cells. Where there is no
+/// room, outer functions go first, then packages, addresses, and the kind of lock.
+fn words_text(words: &Words, room: usize, app: &AppState, theme: &Theme) -> String {
+    let between = format!(" {}", theme.glyphs.calls);
+    let text = |what: &str, place: &[Arc<Location>], name: Name| {
+        let names: Vec<Cow<'_, str>> = place.iter().map(|at| name(at, app)).collect();
+        let place = names.join(&between);
+        let head = match (what, &*words.who) {
+            ("", who) => who.to_owned(),
+            (what, "") => what.to_owned(),
+            (what, who) => format!("{what} {who}"),
+        };
+        match (&*head, &*place) {
+            ("", place) => place.to_owned(),
+            (head, "") => head.to_owned(),
+            (head, place) => format!("{head} in {place}"),
+        }
+    };
+    let count = words.place.len();
+    let inner = words.place.get(count.saturating_sub(1)..).unwrap_or_default();
+    let least = if words.who.is_empty() { &*words.kind } else { "" };
+    let mut texts = (0..count).map(|from| text(&words.what, &words.place[from..], function)).chain(
+        [&*words.what, &*words.kind, least].map(|what| text(what, inner, shortest_function)),
+    );
+    let fits = |text: &String| width(text) <= room;
+    let fitting = texts.find(fits).unwrap_or_else(|| text(least, inner, shortest_function));
+    cut_end(&fitting, room, theme.glyphs.cut).into_owned()
+}
+
+type Name = for<'a> fn(&'a Location, &AppState) -> Cow<'a, str>;
+
+fn function<'a>(location: &'a Location, app: &AppState) -> Cow<'a, str> {
+    match app.view.short_names {
+        true => short_names::short(location, app.view.shown.roll_up),
+        false => Cow::Borrowed(&location.function),
+    }
+}
+
+fn shortest_function<'a>(location: &'a Location, app: &AppState) -> Cow<'a, str> {
+    match app.view.short_names {
+        true => short_names::shortest(location, app.view.shown.roll_up),
+        false => Cow::Borrowed(&location.function),
+    }
+}
+
+/// Minimum cells of a stack that is written.
+const STACK_LEAST: usize = 20;
+
+/// The line below the rows: what the row has no room for, and the stack in which the selected wait
+/// was, the innermost call last.
+pub fn explain(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
+    let Some(row) = app.view.selected_wait() else { return };
+    pen.space(1).put("> ", theme.bold());
+    let words = words_text(&Words::of(row, &app.view), pen.room().saturating_sub(1), app, theme);
+    pen.put(&words, theme.plain());
+    let stack = app.view.selected_stack();
+    let stack: Vec<_> = stack.into_iter().rev().map(|at| function(at, app)).collect();
+    let room = pen.room().saturating_sub(1);
+    if !stack.is_empty() && room >= STACK_LEAST {
+        let text = stack.join(&format!(" {}", theme.glyphs.calls));
+        let text = format!("   waits in {}", cut_start(&text, room - 12, theme.glyphs.cut));
+        pen.put(&text, theme.dim());
+    }
+}

@@ -1,0 +1,74 @@
+//! The view of waits: locks, and long waits one by one.
+
+use super::fixture::Script;
+use super::incidents::lock_convoy;
+use super::*;
+
+/// The object for which the threads wait, and its holder.
+const MUTEX: u64 = 0x7f00_1000;
+
+fn convoy() -> World {
+    let scripts: Vec<Script> = lock_convoy();
+    World::new(scripts).hold("http-exec", MUTEX, "http-exec-7")
+}
+
+fn live(width: u16, height: u16) -> Live {
+    let mut live = Live::new(width, height, AppConfig::default());
+    live.send(Input::Snapshot(Arc::new(convoy().run(40 * SECOND).snapshot())));
+    live
+}
+
+#[test]
+fn locks_come_first_then_the_longest_waits() {
+    for (width, height) in [(80, 24), (120, 40), (200, 60)] {
+        let mut live = live(width, height);
+        golden(&format!("waits-{width}x{height}.txt"), &live.press("7").screen());
+    }
+}
+
+#[test]
+fn a_wait_is_opened_in_the_tree() {
+    let mut live = live(120, 40);
+    live.press("7jjj");
+    let name = live.selected();
+    assert!(name.contains("http-exec-"), "{name}");
+    assert!(live.screen().contains("Ledger.post"), "{}", live.screen());
+    let selected = live.press("<enter>").selected();
+    assert!(selected.contains("mutex, held by http-exec-7"), "{selected}");
+    assert!(live.screen().contains("BUSY%"), "it is the tree:\n{}", live.screen());
+    // Tab goes through all views.
+    assert!(!live.press("<tab>").screen().contains("WAITED"), "methods");
+    assert!(live.press("<tab>").screen().contains("WAITED"), "waits");
+    assert_eq!(live.press("<tab>").selected(), selected, "the tree, as it was");
+}
+
+#[test]
+fn waits_are_ordered_by_duration_or_start_and_the_selected_one_stays() {
+    let mut live = live(120, 40);
+    // The holder sleeps for five seconds, again and again; the others wait all the time.
+    live.press("7G");
+    let last = live.selected();
+    assert!(last.contains("sleep"), "{last}");
+    let after = live.press("s").selected();
+    assert_eq!(last.split_whitespace().next(), after.split_whitespace().next(), "{last} {after}");
+    let rows: Vec<String> = live.screen().lines().skip(6).map(str::to_owned).collect();
+    let first_wait = rows.iter().position(|row| row.contains("sleep")).expect("one is shown");
+    let convoy = rows.iter().rposition(|row| row.contains(" lock  http-exec"));
+    assert!(convoy.is_none_or(|at| first_wait < at), "{}", live.screen());
+    // A search finds threads, locks and functions.
+    assert!(live.press("/http-exec-12<enter>").selected().contains("http-exec-12"));
+    assert!(live.press("/mutex 0x<enter>").selected().contains("threads"), "{}", live.screen());
+    assert!(live.press("/no such<enter>").screen().contains("no match"));
+}
+
+#[test]
+fn a_range_without_waits_says_so() {
+    let mut live = Live::new(80, 24, AppConfig::default());
+    live.send(Input::Snapshot(Arc::new(World::deep().run(10 * SECOND).snapshot())));
+    let screen = live.press("7").screen();
+    assert!(screen.contains("no shown thread waited for 10 ms or longer"), "{screen}");
+    // Keys of rows have none to work on.
+    live.press("jGg<enter>yAIux!");
+    live.press("1");
+    assert!(live.selected().contains("deep"));
+}
