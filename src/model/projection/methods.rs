@@ -74,9 +74,14 @@ pub(super) fn methods_of(nodes: &Nodes) -> Vec<u32> {
 }
 
 /// Sums the nodes by row. A node below another of the same row adds no total, so its stacks count
-/// once. `seen` is (thread, node), sorted by thread.
-pub(super) fn methods(nodes: &Nodes, groups: &[Group], seen: &[(u32, u32)]) -> Vec<Method> {
-    sum_up(nodes, groups, seen, &methods_of(nodes))
+/// once. `seen` is (thread, node), sorted by thread; `methods_of` is that of all nodes.
+pub(super) fn methods(
+    nodes: &Nodes,
+    groups: &[Group],
+    seen: &[(u32, u32)],
+    methods_of: &[u32],
+) -> Vec<Method> {
+    sum_up(nodes, groups, seen, methods_of)
 }
 
 /// The method with the most CPU time as self time.

@@ -24,6 +24,7 @@
 //! tree, nodes, totals    the tree and its sums; methods, lines, columns: tables
 //! now                    what the threads do now, in all and by group: busy or waiting for work
 //! main_functions         the function of each group that most of its time is spent in
+//! graph                  the callers and callees of a function
 //! observed               what the threads were found to wait for
 //! row_order, collapse    the order of rows, several calls on one line
 //! trend                  time of rows over the range
@@ -51,6 +52,7 @@ mod exit;
 mod fact_reader;
 mod filter;
 mod findings;
+mod graph;
 mod group;
 mod group_parts;
 mod holder_words;
@@ -116,6 +118,7 @@ pub use filter::role_of;
 pub use findings::{
     About, Finding, Kind, More, Wording, asked as asked_for_findings, findings, written_findings,
 };
+pub use graph::{CallGraph, Neighbour, NeighbourOf};
 pub(in crate::model) use group::OF_PROCESS;
 pub use group::{ALL, INTERNAL, NO_MATCH};
 pub use holder_words::{held_by, holder_words};
@@ -264,6 +267,8 @@ pub struct Projection {
     seen: Vec<(u32, u32)>,
     /// The threads that `seen` refers to.
     threads: Vec<ThreadKey>,
+    /// By node: the index of its method, or [`columns::NONE`].
+    method_of: OnceLock<Vec<u32>>,
     methods: OnceLock<Vec<Method>>,
     hottest: OnceLock<Option<Hottest>>,
     alone_in: OnceLock<Option<(u32, u64)>>,
@@ -298,6 +303,7 @@ impl Projection {
             nodes: nodes::Nodes::default(),
             seen: Vec::new(),
             threads: Vec::new(),
+            method_of: OnceLock::new(),
             methods: OnceLock::new(),
             hottest: OnceLock::new(),
             alone_in: OnceLock::new(),
@@ -307,7 +313,13 @@ impl Projection {
 
     /// Returns the flat table; computes it at the first call.
     pub fn methods(&self) -> &[Method] {
-        self.methods.get_or_init(|| methods::methods(&self.nodes, &self.groups, &self.seen))
+        let methods = || methods::methods(&self.nodes, &self.groups, &self.seen, self.method_of());
+        self.methods.get_or_init(methods)
+    }
+
+    /// Returns the index into the methods, by node; [`columns::NONE`] for a node of none.
+    fn method_of(&self) -> &[u32] {
+        self.method_of.get_or_init(|| methods::methods_of(&self.nodes))
     }
 
     /// Returns the method with half of the CPU time or more as self time.
@@ -319,8 +331,8 @@ impl Projection {
 
     /// Returns the method of each node; `None` for the name of threads.
     pub fn method_of_nodes(&self) -> Vec<Option<u32>> {
-        let methods_of = methods::methods_of(&self.nodes);
-        methods_of.into_iter().map(|method| (method != columns::NONE).then_some(method)).collect()
+        let index = |method: &u32| (*method != columns::NONE).then_some(*method);
+        self.method_of().iter().map(index).collect()
     }
 
     /// Returns the node with most CPU time of its own among those that only the thread that ran

@@ -277,6 +277,17 @@ impl Nodes {
         }
     }
 
+    /// Returns the node's own time without that of its entries, which [`Nodes::own`] includes. Its
+    /// longest wait is 0 where an entry waited longest: the next longest is not known.
+    pub fn own_without_entries(&self, node: u32) -> Totals {
+        let mut own = self.own(node);
+        let children = self.siblings(self.first_child(node));
+        for entry in children.filter(|child| self.is_entry(*child)) {
+            own.subtract(&self.own(entry));
+        }
+        own
+    }
+
     /// Returns the node with most CPU time of its own among those that only this thread was in, and
     /// that time, ns. `seen`: (thread, node), ordered by thread.
     pub fn alone_in(&self, seen: &[(u32, u32)], thread: u32) -> Option<(u32, u64)> {

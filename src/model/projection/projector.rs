@@ -259,6 +259,7 @@ impl Projector {
             nodes: trees.nodes,
             seen,
             threads: std::mem::take(&mut shown.threads),
+            method_of: OnceLock::new(),
             methods: OnceLock::new(),
             hottest: OnceLock::new(),
             alone_in: OnceLock::new(),

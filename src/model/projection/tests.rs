@@ -5,6 +5,7 @@ mod chains;
 mod filters;
 mod findings;
 mod group_now;
+mod graph;
 mod kernel_locks;
 mod label;
 mod locks;

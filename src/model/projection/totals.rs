@@ -36,6 +36,22 @@ impl Totals {
         }
     }
 
+    /// Subtracts stacks that were added. If the longest wait is one of theirs, the longest of the
+    /// others is unknown and becomes 0.
+    pub(super) fn subtract(&mut self, added: &Totals) {
+        self.wall_ns -= added.wall_ns;
+        self.cpu_ns -= added.cpu_ns;
+        self.off_ns -= added.off_ns;
+        self.hits -= added.hits;
+        self.cpu_hits -= added.cpu_hits;
+        if (self.longest_ns, self.longest_from) == (added.longest_ns, added.longest_from) {
+            (self.longest_ns, self.longest_from) = (0, 0);
+        }
+        for (mine, theirs) in self.states_ns.iter_mut().zip(&added.states_ns) {
+            *mine -= theirs;
+        }
+    }
+
     pub(super) fn add_longest(&mut self, ns: u64, from: Ns) {
         let longer = ns > self.longest_ns;
         let earlier = ns == self.longest_ns && ns > 0 && from < self.longest_from;
@@ -160,6 +176,27 @@ mod tests {
         assert_eq!(sum(&[a, b, c]), c);
         assert_eq!(sum(&[c, b, a]), c);
         assert_eq!(sum(&[wait(0, 0), wait(0, 9)]).longest_from, 0);
+    }
+
+    #[test]
+    fn what_was_added_can_be_subtracted() {
+        let of = |ns, longest_ns, state: State| {
+            let mut totals =
+                Totals { wall_ns: ns, cpu_ns: ns / 2, longest_ns, ..Totals::default() };
+            totals.settle_off();
+            (totals.hits, totals.cpu_hits) = (ns / 3, ns / 4);
+            totals.states_ns[state as usize] = ns;
+            totals
+        };
+        let (a, b) = (of(10, 5, State::Io), of(25, 7, State::Lock));
+        let mut rest = a;
+        rest.add(&b);
+        let both = rest;
+        rest.subtract(&a);
+        assert_eq!(rest, b, "its wait was the longest");
+        let mut rest = both;
+        rest.subtract(&b);
+        assert_eq!(rest, Totals { longest_ns: 0, ..a }, "its longest wait is unknown");
     }
 
     #[test]

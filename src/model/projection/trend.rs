@@ -6,7 +6,7 @@
 
 use super::columns::NONE;
 use super::sampling_error::{Pair, Sampled, Sums, between, quantile, reach};
-use super::{Projection, Totals, methods};
+use super::{Projection, Totals};
 use crate::model::facts::history::Weights;
 use crate::model::projection::settings::Metric;
 use crate::model::vocabulary::frame::Ns;
@@ -435,7 +435,7 @@ impl Owners {
         }
         let mut list: Vec<Owner> = Vec::new();
         let mut of_place = vec![NONE; groups + projection.nodes.len()];
-        let methods = methods::methods_of(&projection.nodes);
+        let methods = projection.method_of();
         for (node, (method, parent)) in methods.iter().zip(projection.nodes.parents()).enumerate() {
             let above = if parent == NONE { NONE } else { of_place[groups + parent as usize] };
             let row = row_of.get(*method as usize).copied().unwrap_or(NONE);
