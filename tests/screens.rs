@@ -7,6 +7,8 @@
 mod fixture;
 #[path = "common/golden.rs"]
 mod golden;
+#[path = "screens/graph.rs"]
+mod graph;
 #[path = "screens/incidents.rs"]
 mod incidents;
 #[path = "screens/keys.rs"]

@@ -25,7 +25,7 @@ impl AppState {
         let page = match self.place() {
             Place::Help => self.help_rows(),
             Place::Picker => self.picker_rows(),
-            Place::Tree | Place::Methods | Place::Waits => rows,
+            Place::Tree | Place::Methods | Place::Graph | Place::Waits => rows,
         };
         // One row of the previous page stays on the screen.
         let page = page.saturating_sub(1).max(1);
@@ -87,8 +87,13 @@ impl AppState {
             Action::NextFinding => self.next_finding(),
             Action::TreeView => self.view.set_pane(Pane::Tree, rows),
             Action::MethodsView => self.view.set_pane(Pane::Methods, rows),
+            Action::GraphView => self.show_graph(),
+            Action::GraphBack => self.graph_back(),
             Action::WaitsView => self.view.set_pane(Pane::Waits, rows),
-            Action::NextView => self.view.set_pane(next(&Pane::ALL, self.view.pane), rows),
+            Action::NextView => match next(&Pane::ALL, self.view.pane) {
+                Pane::Graph => self.show_graph(),
+                pane => self.view.set_pane(pane, rows),
+            },
             Action::NextRollUp => {
                 self.view.settings.roll_up = next(&RollUp::ALL, self.view.settings.roll_up);
                 self.say(format!("rows are {}", self.view.settings.roll_up.plural()));
@@ -339,7 +344,8 @@ impl AppState {
         }
         match (self.view.pane, self.view.selected_node()) {
             (Pane::Tree, _) => {}
-            (Pane::Methods, _) => return self.say("a method is not expanded: 1 shows the tree"),
+            (Pane::Methods, _) => return self.show_graph(),
+            (Pane::Graph, _) => return self.walk(),
             (Pane::Waits, None) => return self.say("no row of the tree is this wait's"),
             (Pane::Waits, Some(node)) => {
                 self.view.set_pane(Pane::Tree, rows);

@@ -34,6 +34,8 @@ pub enum Action {
     NextFinding,
     TreeView,
     MethodsView,
+    GraphView,
+    GraphBack,
     WaitsView,
     NextView,
     NextRollUp,
@@ -72,14 +74,15 @@ pub enum Action {
 pub enum Place {
     Tree,
     Methods,
+    Graph,
     Waits,
     Picker,
     Help,
 }
 
 impl Place {
-    pub const ALL: [Place; 5] =
-        [Place::Tree, Place::Methods, Place::Waits, Place::Picker, Place::Help];
+    pub const ALL: [Place; 6] =
+        [Place::Tree, Place::Methods, Place::Graph, Place::Waits, Place::Picker, Place::Help];
 }
 
 /// One line of the table.
@@ -103,12 +106,15 @@ pub struct Hint {
     pub word: &'static str,
 }
 
-const VIEWS: &[Place] = &[Place::Tree, Place::Methods, Place::Waits];
+const VIEWS: &[Place] = &[Place::Tree, Place::Methods, Place::Graph, Place::Waits];
 const TABLES: &[Place] = &[Place::Tree, Place::Methods];
-const LISTS: &[Place] = &[Place::Tree, Place::Methods, Place::Waits, Place::Picker, Place::Help];
+const GRAPH: &[Place] = &[Place::Graph];
+const LISTS: &[Place] =
+    &[Place::Tree, Place::Methods, Place::Graph, Place::Waits, Place::Picker, Place::Help];
 const TREE: &[Place] = &[Place::Tree];
 const PICKER: &[Place] = &[Place::Picker];
-const NOT_PICKER: &[Place] = &[Place::Tree, Place::Methods, Place::Waits, Place::Help];
+const NOT_PICKER: &[Place] =
+    &[Place::Tree, Place::Methods, Place::Graph, Place::Waits, Place::Help];
 
 const MOVE: &str = "Move";
 const SHOW: &str = "Show";
@@ -160,7 +166,7 @@ pub const TABLE: &[Binding] = &[
     bind(&[Key::Home, Char('g')], Action::First, LISTS, MOVE, "first row, and stay at the top"),
     bind(&[Key::End, Char('G')], Action::Last, LISTS, MOVE, "last row"),
     bind(&[Key::Right, Char('+')], Action::Expand, TREE, MOVE, "expand the row"),
-    bind(&[Key::Enter], Action::Open, VIEWS, MOVE, "the same; open row: to who holds its lock; time cursor: show it; waits: to the tree"),
+    bind(&[Key::Enter], Action::Open, VIEWS, MOVE, "expand; open row: to who holds its lock; time cursor: show it; graph: walk; waits: to the tree"),
     bind(&[Key::Left, Char('-')], Action::Collapse, TREE, MOVE, "collapse the row; on a leaf or a closed row: go to its parent"),
     bind(&[Char('E')], Action::ExpandHottest, TREE, MOVE, "expand the hottest path below the row"),
     bind(&[Char('C')], Action::CollapseAll, TREE, MOVE, "collapse all; again: as it was before"),
@@ -170,6 +176,8 @@ pub const TABLE: &[Binding] = &[
     bind(&[Char('!')], Action::NextFinding, VIEWS, MOVE, "go to the row that the sentence above is about; again: that of the next one"),
     bind(&[Char('1')], Action::TreeView, VIEWS, SHOW, "call tree of each thread group"),
     bind(&[Char('2')], Action::MethodsView, VIEWS, SHOW, "methods: one row per function, all its callers summed"),
+    bind(&[Char('3')], Action::GraphView, VIEWS, SHOW, "graph: the row's function, its callers above it, its callees below"),
+    bind(&[Key::Backspace], Action::GraphBack, GRAPH, SHOW, "graph: the function that was in the middle before"),
     bind(&[Char('7')], Action::WaitsView, VIEWS, SHOW, "waits: the locks that were waited for, then the long waits one by one"),
     bind(&[Key::Tab], Action::NextView, VIEWS, SHOW, "next view").hint(12, "view"),
     bind(&[Char('m')], Action::NextMetric, VIEWS, SHOW, "metric: wall, cpu, off (wall without cpu)").hint(4, "metric"),

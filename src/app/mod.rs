@@ -6,7 +6,8 @@
 //! keymap     the one table of keys        key, line_edit   single keys and a line of text
 //! view       what is displayed: snapshot, settings, projection, rows, selection
 //! row_path, rows, list  expansion and selection by path; rows of the tree; scrolling
-//! pane, wait_list, wait_words  which view is displayed; that of locks and long waits
+//! pane       which view is displayed; method_list, call_graph, walking, wait_list,
+//!            wait_words   the views
 //! prompt, filters, picker, help   drawn over the view
 //! explain, insight, title         the line about the selected row; those of the header
 //! short_names  names of functions in rows
@@ -16,6 +17,7 @@
 //! trends     time of the visible rows over the range
 //! ```
 
+pub mod call_graph;
 pub mod event;
 pub mod explain;
 pub mod filters;
@@ -28,6 +30,7 @@ pub mod layout;
 pub mod line_edit;
 pub mod list;
 mod looked_up;
+pub mod method_list;
 pub mod pane;
 pub mod picker;
 pub mod prompt;
@@ -44,6 +47,7 @@ pub mod wait_chain;
 pub mod wait_list;
 pub mod wait_words;
 pub mod wakers;
+mod walking;
 
 mod actions;
 
@@ -304,6 +308,7 @@ impl AppState {
             _ => match self.view.pane {
                 Pane::Tree => Place::Tree,
                 Pane::Methods => Place::Methods,
+                Pane::Graph => Place::Graph,
                 Pane::Waits => Place::Waits,
             },
         }

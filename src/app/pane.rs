@@ -7,11 +7,13 @@ pub enum Pane {
     Tree,
     /// One row per function.
     Methods,
+    /// One function, with its callers and callees.
+    Graph,
     /// Locks, and long waits one by one.
     Waits,
 }
 
 impl Pane {
     /// All panes, in the order of their keys.
-    pub const ALL: [Pane; 3] = [Pane::Tree, Pane::Methods, Pane::Waits];
+    pub const ALL: [Pane; 4] = [Pane::Tree, Pane::Methods, Pane::Graph, Pane::Waits];
 }

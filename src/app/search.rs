@@ -28,13 +28,22 @@ impl View {
             return true;
         }
         if self.pane == Pane::Methods {
-            let matches =
-                |at: &usize| search.is_match(&self.method_location(self.method_rows[*at]).function);
-            let found: Vec<usize> = (0..self.method_rows.len()).filter(matches).collect();
-            let Some(at) = beside(&found, self.methods.cursor, step) else { return false };
-            self.methods.cursor = at;
-            self.methods.show(self.method_rows.len(), height);
-            self.select_method(false);
+            let rows = &self.methods.rows;
+            let matches = |at: &usize| search.is_match(&self.method_location(rows[*at]).function);
+            let found: Vec<usize> = (0..rows.len()).filter(matches).collect();
+            let Some(at) = beside(&found, self.methods.list.cursor, step) else { return false };
+            self.methods.go_to(at, &self.projection, &self.shown, height);
+            return true;
+        }
+        if self.pane == Pane::Graph {
+            let (graph, projection) = (&self.graph, &self.projection);
+            let matches = |at: &usize| {
+                let location = graph.location(graph.rows[*at], projection, &self.shown);
+                location.is_some_and(|location| search.is_match(&location.function))
+            };
+            let found: Vec<usize> = (0..graph.rows.len()).filter(matches).collect();
+            let Some(at) = beside(&found, graph.list.cursor, step) else { return false };
+            self.graph.go_to(at, &self.projection, &self.shown, height);
             return true;
         }
         let (found, here) = self.matches(&search);

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use regex::Regex;
 
+use super::call_graph::{GraphRow, GraphView};
 use super::event::Request;
 use super::list::{List, Step};
+use super::method_list::MethodList;
 use super::pane::Pane;
 use super::row_path::{Expanded, Path, RowKey};
-use super::rows::{Fold, Row, Tree, What, is_shown};
+use super::rows::{Fold, Row, Tree, What};
 use super::trends::{Trends, row_of};
 use super::wait_list::{WaitList, WaitRow};
 use crate::model::facts::snapshot::Snapshot;
@@ -17,8 +19,8 @@ use crate::model::facts::tables::Location;
 use crate::model::projection::settings::{Range, Settings};
 use crate::model::projection::waits::Answer;
 use crate::model::projection::{
-    BusyThreads, Method, Ordered, Projection, RowOf, RowTrend, Siblings, Totals, confidence,
-    heaviest,
+    BusyThreads, Method, NeighbourOf, Ordered, Projection, RowOf, RowTrend, Siblings, Totals,
+    confidence, heaviest,
 };
 use crate::model::vocabulary::frame::{SECOND, ThreadKey};
 use crate::model::vocabulary::role::Role;
@@ -55,10 +57,8 @@ pub struct View {
     /// most.
     renamed: Option<Option<Expanded>>,
     pub pane: Pane,
-    /// Indexes into the projection's methods.
-    pub method_rows: Vec<u32>,
-    pub methods: List,
-    pub(super) selected_method: Option<RowKey>,
+    pub methods: MethodList,
+    pub graph: GraphView,
     pub wait_list: WaitList,
     pub short_names: bool,
     pub search: Option<Regex>,
@@ -88,9 +88,8 @@ impl View {
             touched: false,
             renamed: None,
             pane: Pane::Tree,
-            method_rows: Vec::new(),
-            methods: List::default(),
-            selected_method: None,
+            methods: MethodList::default(),
+            graph: GraphView::default(),
             wait_list: WaitList::default(),
             short_names: true,
             search: None,
@@ -150,24 +149,10 @@ impl View {
     fn reshape_pane(&mut self, height: usize) {
         match self.pane {
             Pane::Tree => {}
-            Pane::Methods => self.reshape_methods(height),
+            Pane::Methods => self.methods.reshape(&self.projection, &self.shown, height),
+            Pane::Graph => self.graph.reshape(&self.projection, &self.shown, height),
             Pane::Waits => self.wait_list.reshape(&self.projection, height),
         }
-    }
-
-    /// Rebuilds the methods' rows, but only while they are displayed.
-    fn reshape_methods(&mut self, height: usize) {
-        let shown = |m: &u32| is_shown(&self.projection, &self.shown, &self.method(*m).total);
-        let rows = self.ordered().methods().into_iter().filter(shown).collect();
-        self.method_rows = rows;
-        let roll_up = self.shown.roll_up;
-        let cursor = match &self.selected_method {
-            None => Some(0),
-            Some(key) => {
-                self.method_rows.iter().position(|m| key.is(self.method_location(*m), roll_up))
-            }
-        };
-        self.methods.follow(cursor.unwrap_or(self.methods.cursor), self.method_rows.len(), height);
     }
 
     pub(super) fn ordered(&self) -> Ordered<'_> {
@@ -279,9 +264,19 @@ impl View {
         self.rows.get(self.tree.cursor).filter(|_| self.pane == Pane::Tree)
     }
 
-    /// Returns the method under the cursor of the methods view.
-    fn selected_method_row(&self) -> Option<u32> {
-        self.method_rows.get(self.methods.cursor).copied().filter(|_| self.pane == Pane::Methods)
+    /// Returns the method under the cursor of the methods view or the graph.
+    pub(super) fn selected_method(&self) -> Option<u32> {
+        match self.pane {
+            Pane::Methods => self.methods.selected(),
+            Pane::Graph => match self.graph.selected()? {
+                GraphRow::Middle | GraphRow::Own(_) => self.graph.method,
+                GraphRow::Caller(of) | GraphRow::Callee(of) => match of.of {
+                    NeighbourOf::Method(method) => Some(method),
+                    NeighbourOf::Thread | NeighbourOf::Entry(_) => None,
+                },
+            },
+            Pane::Tree | Pane::Waits => None,
+        }
     }
 
     /// Returns the lock or the wait under the cursor; `None` in another view.
@@ -289,7 +284,7 @@ impl View {
         self.wait_list.selected().filter(|_| self.pane == Pane::Waits)
     }
 
-    /// Returns the node under the cursor; `None` on a group and in the methods view.
+    /// Returns the node under the cursor; `None` on a group, and on a method.
     pub fn selected_node(&self) -> Option<u32> {
         match self.pane {
             Pane::Tree => match self.selected_row()?.what {
@@ -297,13 +292,20 @@ impl View {
                 What::Group(_) | What::Small(_) | What::SmallGroups => None,
             },
             Pane::Methods => None,
+            Pane::Graph => match self.graph.selected()? {
+                GraphRow::Caller(of) | GraphRow::Callee(of) => match of.of {
+                    NeighbourOf::Entry(node) => Some(node),
+                    NeighbourOf::Thread | NeighbourOf::Method(_) => None,
+                },
+                GraphRow::Middle | GraphRow::Own(_) => None,
+            },
             Pane::Waits => self.selected_wait()?.node(&self.projection),
         }
     }
 
     /// Returns the call under the cursor, in any view; `None` on a group.
     pub fn selected_location(&self) -> Option<&Arc<Location>> {
-        match self.selected_method_row() {
+        match self.selected_method() {
             Some(method) => Some(self.method_location(method)),
             None => self.selected_node().map(|node| self.node_location(node)),
         }
@@ -312,7 +314,7 @@ impl View {
     /// Returns the function under the cursor and whether it is the user's code.
     pub fn selected_function(&self) -> Option<(Arc<Location>, bool)> {
         let location = self.selected_location()?.clone();
-        let role = match self.selected_method_row() {
+        let role = match self.selected_method() {
             Some(method) => self.method(method).role,
             None => self.projection.role(self.selected_node()?),
         };
@@ -321,7 +323,10 @@ impl View {
 
     /// Returns the totals of the row under the cursor.
     pub fn selected_totals(&self) -> Option<Totals> {
-        if let Some(method) = self.selected_method_row() {
+        if self.pane == Pane::Graph {
+            return self.graph.totals(self.graph.selected()?, &self.projection);
+        }
+        if let Some(method) = self.selected_method() {
             return Some(self.method(method).total);
         }
         Some(self.row_totals(self.selected_row()?).0)
@@ -384,14 +389,15 @@ impl View {
         }
         let (top, rows) = match self.pane {
             Pane::Methods => {
-                let visible = self.method_rows.iter().skip(self.methods.top).take(height);
-                (self.methods.top, visible.map(|method| RowOf::Method(*method)).collect())
+                let top = self.methods.list.top;
+                let visible = self.methods.rows.iter().skip(top).take(height);
+                (top, visible.map(|method| RowOf::Method(*method)).collect())
             }
             Pane::Tree => {
                 let visible = self.rows.iter().skip(self.tree.top).take(height);
                 (self.tree.top, visible.map(|row| row_of(&self.drawing(), row)).collect())
             }
-            Pane::Waits => return,
+            Pane::Graph | Pane::Waits => return,
         };
         let resolution = self.snapshot.as_ref().map_or(0, |snapshot| snapshot.resolution());
         self.trends.read(&self.projection, self.shown.metric, resolution, (top, rows));
@@ -399,7 +405,7 @@ impl View {
 
     /// Returns the frames of the row under the cursor, innermost first; empty on a group.
     pub fn selected_stack(&self) -> Vec<&Arc<Location>> {
-        if self.pane == Pane::Methods {
+        if matches!(self.pane, Pane::Methods | Pane::Graph) {
             return self.selected_location().into_iter().collect();
         }
         let mut at = self.selected_node();
@@ -440,10 +446,8 @@ impl View {
     pub fn step(&mut self, step: Step, height: usize) {
         self.touched = true;
         match self.pane {
-            Pane::Methods => {
-                self.methods.step(step, self.method_rows.len(), height);
-                self.select_method(step == Step::First);
-            }
+            Pane::Methods => self.methods.step(step, &self.projection, &self.shown, height),
+            Pane::Graph => self.graph.step(step, &self.projection, &self.shown, height),
             Pane::Waits => self.wait_list.step(step, &self.projection, height),
             Pane::Tree => {
                 self.tree.step(step, self.rows.len(), height);
@@ -456,34 +460,26 @@ impl View {
         }
     }
 
-    pub(super) fn select_method(&mut self, first: bool) {
-        let method = self.method_rows.get(self.methods.cursor).filter(|_| !first);
-        let key = |m: &u32| RowKey::of(self.method_location(*m), self.shown.roll_up);
-        self.selected_method = method.map(key);
-    }
-
     /// Handles a mouse press on a line of the rows.
     pub fn press(&mut self, line: usize, height: usize) {
-        match self.pane {
-            Pane::Methods => {
-                self.methods.cursor =
-                    (self.methods.top + line).min(self.method_rows.len().saturating_sub(1));
-                return self.select_method(false);
-            }
-            Pane::Waits => {
-                let row = self.wait_list.list.top + line;
-                if row < self.wait_list.rows.len() {
-                    self.wait_list.go_to(row, &self.projection, height);
-                }
-                return;
-            }
-            Pane::Tree => {}
-        }
-        self.touched = true;
-        let row = self.tree.top + line;
-        if row >= self.rows.len() {
+        let (projection, shown) = (&self.projection, &self.shown);
+        let (top, rows) = match self.pane {
+            Pane::Tree => (self.tree.top, self.rows.len()),
+            Pane::Methods => (self.methods.list.top, self.methods.rows.len()),
+            Pane::Graph => (self.graph.list.top, self.graph.rows.len()),
+            Pane::Waits => (self.wait_list.list.top, self.wait_list.rows.len()),
+        };
+        let row = top + line;
+        if row >= rows {
             return;
         }
+        match self.pane {
+            Pane::Tree => {}
+            Pane::Methods => return self.methods.go_to(row, projection, shown, height),
+            Pane::Graph => return self.graph.go_to(row, projection, shown, height),
+            Pane::Waits => return self.wait_list.go_to(row, projection, height),
+        }
+        self.touched = true;
         let again = row == self.tree.cursor;
         self.tree.cursor = row;
         self.select(row);
@@ -496,7 +492,8 @@ impl View {
 
     pub fn keep_on_screen(&mut self, height: usize) {
         self.tree.show(self.rows.len(), height);
-        self.methods.show(self.method_rows.len(), height);
+        self.methods.list.show(self.methods.rows.len(), height);
+        self.graph.list.show(self.graph.rows.len(), height);
         self.wait_list.list.show(self.wait_list.rows.len(), height);
     }
 

@@ -49,7 +49,7 @@ pub fn row_threads(view: &View) -> Option<RowThreads> {
                 (wait.name.to_string(), vec![wait.thread])
             }
         },
-        _ if view.pane == Pane::Methods => {
+        _ if matches!(view.pane, Pane::Methods | Pane::Graph) => {
             let location = view.selected_location()?;
             let by = view.shown.roll_up;
             let is_row = |node: u32| is_of(location, projection.name(node), by);

@@ -67,7 +67,7 @@ impl Column {
         }
     }
 
-    fn title(self, settings: &Settings) -> &'static str {
+    pub fn title(self, settings: &Settings) -> &'static str {
         match (self, settings.metric) {
             // Idle time is no busy time.
             (Total, Metric::Wall) | (Beside, Metric::Cpu) if settings.idle => "WALL%",

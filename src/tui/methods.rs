@@ -14,8 +14,8 @@ pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
     let view = &app.view;
     let columns = Columns::new(area.width, view.has_trends());
     for y in 0..area.height {
-        let at = view.methods.top + usize::from(y);
-        let Some(method) = view.method_rows.get(at) else { break };
+        let at = view.methods.list.top + usize::from(y);
+        let Some(method) = view.methods.rows.get(at) else { break };
         let location = view.method_location(*method);
         let method = view.method(*method);
         let figures = Figures { total: method.total, own: method.own, trend: view.trend(at) };
@@ -36,7 +36,7 @@ pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
                 column => figures.write(*column, &mut pen, app, theme, unresolved),
             }
         }
-        if at == view.methods.cursor {
+        if at == view.methods.list.cursor {
             pen.restyle_line(area, theme.selected());
         }
     }

@@ -7,6 +7,7 @@
 //! header     10ms(10)  lost 0  trunc 0.1%  own 0.4%  stops 0    idle hidden: 207 thr (i)
 //! columns    TOTAL%  SELF%  THR  CPU STATE     FUNCTION, :line
 //! tree         84.1    0.0  6.1  2.0 io  62%  ▾ http-nio-exec-               12 threads
+//! graph      in its place: one function with its callers and callees
 //! waits      in its place: locks, and long waits one by one
 //! methods      51.7   49.9  3.8  0.1 io  98%    PgStatement.executeQuery           :154
 //! explain    > now io recvfrom fd 37 ...   longest 2.0 s at 14:03:31   49.1-54.3 %
@@ -28,6 +29,7 @@ pub mod theme;
 mod columns;
 mod explain;
 mod footer;
+mod graph;
 mod header;
 mod help;
 mod history;
@@ -108,18 +110,20 @@ fn draw_view(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme) {
         Pane::Tree | Pane::Methods => {
             Columns::new(screen.width, app.view.has_trends()).titles(pen, app, theme);
         }
+        Pane::Graph => graph::titles(pen, app, theme),
         Pane::Waits => waits::titles(pen, app, theme),
     }
     match app.view.pane {
         Pane::Tree => tree::draw(buffer, rows, app, theme),
         Pane::Methods => methods::draw(buffer, rows, app, theme),
+        Pane::Graph => graph::draw(buffer, rows, app, theme),
         Pane::Waits => waits::draw(buffer, rows, app, theme),
     }
     if let Some(text) = nothing_to_show(app) {
         Pen::new(buffer, rows, 0).space(1).put(text, theme.dim());
     }
     match app.view.pane {
-        Pane::Tree | Pane::Methods => explain::draw(buffer, about, app, theme),
+        Pane::Tree | Pane::Methods | Pane::Graph => explain::draw(buffer, about, app, theme),
         Pane::Waits => waits::explain(&mut Pen::new(buffer, about, 0), app, theme),
     }
     if layout.filters > 0 {
@@ -133,7 +137,8 @@ fn nothing_to_show(app: &AppState) -> Option<&'static str> {
     let view = &app.view;
     let rows = match view.pane {
         Pane::Tree => view.rows.len(),
-        Pane::Methods => view.method_rows.len(),
+        Pane::Methods => view.methods.rows.len(),
+        Pane::Graph => view.graph.rows.len(),
         Pane::Waits => view.wait_list.rows.len(),
     };
     if rows > 0 {
@@ -145,6 +150,9 @@ fn nothing_to_show(app: &AppState) -> Option<&'static str> {
             None => "attaching: the first stacks come within a second",
         });
     };
+    if view.pane == Pane::Graph && !view.projection.total.is_empty() {
+        return Some("the function has no time in this range (Backspace: the one before)");
+    }
     if view.pane == Pane::Waits && !view.projection.total.is_empty() {
         return Some("no shown thread waited for 10 ms or longer");
     }

@@ -22,6 +22,11 @@ pub struct Label<'a> {
 }
 
 impl<'a> Label<'a> {
+    /// Returns the label of a function alone.
+    pub fn of_function(name: &'a Location) -> Label<'a> {
+        Label { outer: Vec::new(), name, inner: None, lock: None, is_entry: false }
+    }
+
     /// Returns the label of a row of the methods view.
     pub fn of_method(method: &'a Method, metric: Metric) -> Label<'a> {
         Label {

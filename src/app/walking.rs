@@ -1,0 +1,66 @@
+//! Walking the call graph: from a row to its function, from neighbour to neighbour, and back.
+
+use super::AppState;
+use super::call_graph::GraphRow;
+use super::pane::Pane;
+use super::row_path::RowKey;
+use super::view::View;
+use crate::model::facts::tables::{FrameKind, Location};
+
+impl View {
+    /// Returns the function of the row under the cursor; of what a function calls elsewhere, the
+    /// function.
+    fn function_of_row(&self) -> Option<RowKey> {
+        let key = |location: &Location| RowKey::of(location, self.shown.roll_up);
+        if let Some(method) = self.selected_method() {
+            return Some(key(self.method_location(method)));
+        }
+        let mut at = self.selected_node();
+        while let Some(node) = at {
+            let location = self.node_location(node);
+            if !self.projection.is_entry(node) && location.kind != FrameKind::Thread {
+                return Some(key(location));
+            }
+            at = self.projection.parent(node);
+        }
+        None
+    }
+}
+
+impl AppState {
+    /// Shows the graph around the function of the row under the cursor.
+    pub(super) fn show_graph(&mut self) {
+        let rows = usize::from(self.layout().rows);
+        if self.view.pane != Pane::Graph
+            && let Some(function) = self.view.function_of_row()
+        {
+            self.view.graph.focus(function);
+        }
+        self.view.set_pane(Pane::Graph, rows);
+    }
+
+    /// Puts the neighbour under the cursor into the middle.
+    pub(super) fn walk(&mut self) {
+        let rows = usize::from(self.layout().rows);
+        match self.view.graph.selected() {
+            Some(GraphRow::Caller(_) | GraphRow::Callee(_)) => match self.view.selected_method() {
+                Some(method) => {
+                    let roll_up = self.view.shown.roll_up;
+                    let key = RowKey::of(self.view.method_location(method), roll_up);
+                    self.view.graph.focus(key);
+                    self.view.set_pane(Pane::Graph, rows);
+                }
+                None => self.say("this is no function of yours: o shows all functions"),
+            },
+            _ => self.say("Enter on a caller or a callee goes to it, Backspace goes back"),
+        }
+    }
+
+    pub(super) fn graph_back(&mut self) {
+        let rows = usize::from(self.layout().rows);
+        match self.view.graph.back() {
+            true => self.view.set_pane(Pane::Graph, rows),
+            false => self.say("no function was in the middle before"),
+        }
+    }
+}
