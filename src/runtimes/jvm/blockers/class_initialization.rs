@@ -197,7 +197,12 @@ impl<M: ReadMemory> Jvm<M> {
         if !by_other || !self.is_thread(thread) {
             return None;
         }
-        let holder = if proof.holders { self.thread_holder(thread, proof) } else { None };
+        let holder = match proof.holders {
+            // No thread waits for itself: memory was read while it changed.
+            true => (self.thread_holder(thread, proof))
+                .filter(|holder| self.thread_holder(waiter.thread, proof) != Some(*holder)),
+            false => None,
+        };
         let symbol = self.memory.read_u64(class.checked_add(places.name)?)?;
         Some(RawBlocker {
             kind: BlockerKind::ClassInit,

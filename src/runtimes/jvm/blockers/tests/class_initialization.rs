@@ -300,6 +300,15 @@ fn the_place_in_the_thread_must_be_the_only_one() {
     }
 }
 
+#[test]
+fn a_thread_that_claims_the_waiters_own_id_is_no_holder() {
+    let layout = layout_17();
+    let world = waits(&layout);
+    world.word(OTHER + layout.threads.os_thread, WAITER + OS_THREAD);
+    let found = jvm_with(&world, &layout).blocker_on_stack(SP).expect("it waits for the class");
+    assert_eq!(found.holder, RawHolder::Unknown);
+}
+
 proptest! {
     /// Whatever stands in memory, a call ends after bounded work, and no thread waits for itself.
     #[test]
