@@ -61,6 +61,6 @@ fn lock_words(lock: &Lock) -> Words {
         what: lock.kind.name_of(class, lock.object),
         kind: noun(lock.kind, class),
         who: by.unwrap_or_default(),
-        place: place.map(|place| place.iter().cloned().collect()).unwrap_or_default(),
+        place: place.map(|place| place.to_vec()).unwrap_or_default(),
     }
 }

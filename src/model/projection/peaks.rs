@@ -49,12 +49,8 @@ pub(super) fn peaks(series: &[Series<'_>]) -> Vec<usize> {
     for (at, excess) in highest.iter().enumerate() {
         let stands_out = *excess >= 1.0;
         match peaks.last_mut() {
-            Some(last) if stands_out && before => {
-                if *excess > highest[*last] {
-                    *last = at;
-                }
-            }
-            _ if stands_out => peaks.push(at),
+            Some(last) if stands_out && before && *excess > highest[*last] => *last = at,
+            _ if stands_out && !before => peaks.push(at),
             _ => {}
         }
         before = stands_out;
