@@ -19,6 +19,8 @@ mod live;
 mod picture;
 #[path = "screens/saved.rs"]
 mod saved;
+#[path = "screens/threads.rs"]
+mod threads;
 #[path = "screens/time.rs"]
 mod time;
 #[path = "screens/waits.rs"]

@@ -8,12 +8,11 @@ use super::list::{List, Step};
 use super::pane::Pane;
 use super::picker::Refusal;
 use super::prompt::{self, Ask, Prompt, Question};
-use super::rows::Fold;
 use super::time_cursor::Go;
 use super::time_range;
 use super::view::View;
 use super::wakers::{self, Wakers};
-use super::{AppState, Overlay, WiderSearch, insight, wait_chain};
+use super::{AppState, Overlay, WiderSearch, insight};
 use crate::model::facts::tables::FrameKind;
 use crate::model::projection::settings::{
     Grouping, Level, Metric, Range, RollUp, SortColumn, Whose,
@@ -25,7 +24,7 @@ impl AppState {
         let page = match self.place() {
             Place::Help => self.help_rows(),
             Place::Picker => self.picker_rows(),
-            Place::Tree | Place::Methods | Place::Graph | Place::Waits => rows,
+            Place::Tree | Place::Methods | Place::Graph | Place::Threads | Place::Waits => rows,
         };
         // One row of the previous page stays on the screen.
         let page = page.saturating_sub(1).max(1);
@@ -89,6 +88,7 @@ impl AppState {
             Action::MethodsView => self.view.set_pane(Pane::Methods, rows),
             Action::GraphView => self.show_graph(),
             Action::GraphBack => self.graph_back(),
+            Action::ThreadsView => self.view.set_pane(Pane::Threads, rows),
             Action::WaitsView => self.view.set_pane(Pane::Waits, rows),
             Action::NextView => match next(&Pane::ALL, self.view.pane) {
                 Pane::Graph => self.show_graph(),
@@ -335,31 +335,6 @@ impl AppState {
         let rows = usize::from(self.layout().rows);
         self.view.set_pane(Pane::Tree, rows);
         self.view.go_to(*node, rows);
-    }
-
-    /// Expands the row, or goes from an open row to that of the thread that holds its lock.
-    fn open(&mut self, rows: usize) {
-        if self.take_bucket() {
-            return;
-        }
-        match (self.view.pane, self.view.selected_node()) {
-            (Pane::Tree, _) => {}
-            (Pane::Methods, _) => return self.show_graph(),
-            (Pane::Graph, _) => return self.walk(),
-            (Pane::Waits, None) => return self.say("no row of the tree is this wait's"),
-            (Pane::Waits, Some(node)) => {
-                self.view.set_pane(Pane::Tree, rows);
-                return self.view.go_to(node, rows);
-            }
-        }
-        let holder = match self.view.selected_row() {
-            Some(row) if row.fold != Fold::Closed => wait_chain::holder_of_row(&self.view),
-            _ => None,
-        };
-        match holder {
-            Some(node) => self.view.go_to(node, rows),
-            None => self.view.expand(rows),
-        }
     }
 
     fn next_match(&mut self, step: isize) {

@@ -56,12 +56,12 @@ pub fn explain(view: &View) -> Option<Explanation> {
 }
 
 fn group_threads(view: &View) -> Vec<Arc<str>> {
-    match view.selected_row().map(|r| r.what) {
-        Some(What::Group(group)) => {
-            view.projection.groups[group as usize].threads.iter().map(|t| t.name.clone()).collect()
-        }
-        _ => Vec::new(),
-    }
+    let group = match view.selected_row().map(|row| row.what) {
+        Some(What::Group(group)) => Some(group),
+        _ => view.selected_group().filter(|_| view.pane == Pane::Threads),
+    };
+    let Some(group) = group else { return Vec::new() };
+    view.projection.groups[group as usize].threads.iter().map(|t| t.name.clone()).collect()
 }
 
 fn now(view: &View, snapshot: &Snapshot) -> Option<Now> {
@@ -110,15 +110,16 @@ pub(super) fn waits_for(view: &View, snapshot: &Snapshot, thread: &ThreadNow) ->
 /// Returns the threads that are in the selected row at this moment; in the tree only those of its
 /// group.
 pub(super) fn inside<'a>(view: &View, snapshot: &'a Snapshot) -> Vec<&'a ThreadNow> {
-    let row = view.selected_row();
-    let group: Option<HashSet<ThreadKey>> = row.map(|row| {
-        let group = row.group.and_then(|group| view.projection.groups.get(group as usize));
+    let in_groups = matches!(view.pane, Pane::Tree | Pane::Threads);
+    let group: Option<HashSet<ThreadKey>> = in_groups.then(|| {
+        let group = view.selected_group().and_then(|at| view.projection.groups.get(at as usize));
         group.into_iter().flat_map(|group| group.threads.iter().map(|t| t.thread)).collect()
     });
     if view.pane == Pane::Waits {
         return Vec::new();
     }
-    let location = view.selected_location();
+    // A row of threads is about all that they do.
+    let location = view.selected_location().filter(|_| view.pane != Pane::Threads);
     if location.is_none() && group.is_none() {
         return Vec::new();
     }

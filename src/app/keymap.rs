@@ -36,6 +36,7 @@ pub enum Action {
     MethodsView,
     GraphView,
     GraphBack,
+    ThreadsView,
     WaitsView,
     NextView,
     NextRollUp,
@@ -75,14 +76,22 @@ pub enum Place {
     Tree,
     Methods,
     Graph,
+    Threads,
     Waits,
     Picker,
     Help,
 }
 
 impl Place {
-    pub const ALL: [Place; 6] =
-        [Place::Tree, Place::Methods, Place::Graph, Place::Waits, Place::Picker, Place::Help];
+    pub const ALL: [Place; 7] = [
+        Place::Tree,
+        Place::Methods,
+        Place::Graph,
+        Place::Threads,
+        Place::Waits,
+        Place::Picker,
+        Place::Help,
+    ];
 }
 
 /// One line of the table.
@@ -106,15 +115,14 @@ pub struct Hint {
     pub word: &'static str,
 }
 
-const VIEWS: &[Place] = &[Place::Tree, Place::Methods, Place::Graph, Place::Waits];
-const TABLES: &[Place] = &[Place::Tree, Place::Methods];
+const VIEWS: &[Place] = &[Place::Tree, Place::Methods, Place::Graph, Place::Threads, Place::Waits];
+const TABLES: &[Place] = &[Place::Tree, Place::Methods, Place::Threads];
 const GRAPH: &[Place] = &[Place::Graph];
-const LISTS: &[Place] =
-    &[Place::Tree, Place::Methods, Place::Graph, Place::Waits, Place::Picker, Place::Help];
+const LISTS: &[Place] = &Place::ALL;
 const TREE: &[Place] = &[Place::Tree];
 const PICKER: &[Place] = &[Place::Picker];
 const NOT_PICKER: &[Place] =
-    &[Place::Tree, Place::Methods, Place::Graph, Place::Waits, Place::Help];
+    &[Place::Tree, Place::Methods, Place::Graph, Place::Threads, Place::Waits, Place::Help];
 
 const MOVE: &str = "Move";
 const SHOW: &str = "Show";
@@ -178,6 +186,7 @@ pub const TABLE: &[Binding] = &[
     bind(&[Char('2')], Action::MethodsView, VIEWS, SHOW, "methods: one row per function, all its callers summed"),
     bind(&[Char('3')], Action::GraphView, VIEWS, SHOW, "graph: the row's function, its callers above it, its callees below"),
     bind(&[Key::Backspace], Action::GraphBack, GRAPH, SHOW, "graph: the function that was in the middle before"),
+    bind(&[Char('5')], Action::ThreadsView, VIEWS, SHOW, "threads: a row per group, or with t per thread; Enter shows only that one"),
     bind(&[Char('7')], Action::WaitsView, VIEWS, SHOW, "waits: the locks that were waited for, then the long waits one by one"),
     bind(&[Key::Tab], Action::NextView, VIEWS, SHOW, "next view").hint(12, "view"),
     bind(&[Char('m')], Action::NextMetric, VIEWS, SHOW, "metric: wall, cpu, off (wall without cpu)").hint(4, "metric"),
@@ -270,6 +279,12 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn every_place_is_in_the_list_of_places() {
+        let numbers: Vec<usize> = Place::ALL.iter().map(|place| *place as usize).collect();
+        assert_eq!(numbers, (0..=Place::Help as usize).collect::<Vec<_>>());
     }
 
     #[test]

@@ -4,10 +4,11 @@
 //! ```text
 //! event      inputs (keys, snapshots, results) and outputs (effects)
 //! keymap     the one table of keys        key, line_edit   single keys and a line of text
-//! view       what is displayed: snapshot, settings, projection, rows, selection
+//! view       what is displayed: snapshot, settings, projection, rows
+//! selection, opening   what is under the cursor, and what Enter does with it
 //! row_path, rows, list  expansion and selection by path; rows of the tree; scrolling
-//! pane       which view is displayed; method_list, call_graph, walking, wait_list,
-//!            wait_words   the views
+//! pane       which view is displayed; method_list, call_graph, walking, thread_list,
+//!            wait_list, wait_words   the views
 //! prompt, filters, picker, help   drawn over the view
 //! explain, insight, title         the line about the selected row; those of the header
 //! short_names  names of functions in rows
@@ -31,13 +32,16 @@ pub mod line_edit;
 pub mod list;
 mod looked_up;
 pub mod method_list;
+mod opening;
 pub mod pane;
 pub mod picker;
 pub mod prompt;
 pub mod row_path;
 pub mod rows;
 mod search;
+mod selection;
 pub mod short_names;
+pub mod thread_list;
 pub mod time_cursor;
 mod time_range;
 pub mod title;
@@ -309,6 +313,7 @@ impl AppState {
                 Pane::Tree => Place::Tree,
                 Pane::Methods => Place::Methods,
                 Pane::Graph => Place::Graph,
+                Pane::Threads => Place::Threads,
                 Pane::Waits => Place::Waits,
             },
         }

@@ -9,11 +9,13 @@ pub enum Pane {
     Methods,
     /// One function, with its callers and callees.
     Graph,
+    /// One row per thread or group of threads.
+    Threads,
     /// Locks, and long waits one by one.
     Waits,
 }
 
 impl Pane {
     /// All panes, in the order of their keys.
-    pub const ALL: [Pane; 4] = [Pane::Tree, Pane::Methods, Pane::Graph, Pane::Waits];
+    pub const ALL: [Pane; 5] = [Pane::Tree, Pane::Methods, Pane::Graph, Pane::Threads, Pane::Waits];
 }

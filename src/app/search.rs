@@ -35,6 +35,19 @@ impl View {
             self.methods.go_to(at, &self.projection, &self.shown, height);
             return true;
         }
+        if self.pane == Pane::Threads {
+            let (threads, projection) = (&self.threads, &self.projection);
+            let matches = |at: &usize| {
+                let group = threads.rows[*at] as usize;
+                let function = threads.functions.get(group).copied().flatten();
+                search.is_match(&projection.groups[group].name)
+                    || function.is_some_and(|node| search.is_match(&projection.name(node).function))
+            };
+            let found: Vec<usize> = (0..threads.rows.len()).filter(matches).collect();
+            let Some(at) = beside(&found, threads.list.cursor, step) else { return false };
+            self.threads.go_to(at, &self.projection, &self.shown, height);
+            return true;
+        }
         if self.pane == Pane::Graph {
             let (graph, projection) = (&self.graph, &self.projection);
             let matches = |at: &usize| {

@@ -5,25 +5,25 @@ use std::sync::Arc;
 
 use regex::Regex;
 
-use super::call_graph::{GraphRow, GraphView};
+use super::call_graph::GraphView;
 use super::event::Request;
 use super::list::{List, Step};
 use super::method_list::MethodList;
 use super::pane::Pane;
 use super::row_path::{Expanded, Path, RowKey};
 use super::rows::{Fold, Row, Tree, What};
+use super::thread_list::ThreadList;
 use super::trends::{Trends, row_of};
-use super::wait_list::{WaitList, WaitRow};
+use super::wait_list::WaitList;
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::Location;
 use crate::model::projection::settings::{Range, Settings};
 use crate::model::projection::waits::Answer;
 use crate::model::projection::{
-    BusyThreads, Method, NeighbourOf, Ordered, Projection, RowOf, RowTrend, Siblings, Totals,
-    confidence, heaviest,
+    BusyThreads, Method, Ordered, Projection, RowOf, RowTrend, Siblings, Totals, confidence,
+    heaviest,
 };
 use crate::model::vocabulary::frame::{SECOND, ThreadKey};
-use crate::model::vocabulary::role::Role;
 
 /// Time after the start during which every snapshot opens the most telling rows anew, unless a key
 /// is pressed.
@@ -59,6 +59,7 @@ pub struct View {
     pub pane: Pane,
     pub methods: MethodList,
     pub graph: GraphView,
+    pub threads: ThreadList,
     pub wait_list: WaitList,
     pub short_names: bool,
     pub search: Option<Regex>,
@@ -90,6 +91,7 @@ impl View {
             pane: Pane::Tree,
             methods: MethodList::default(),
             graph: GraphView::default(),
+            threads: ThreadList::default(),
             wait_list: WaitList::default(),
             short_names: true,
             search: None,
@@ -151,6 +153,7 @@ impl View {
             Pane::Tree => {}
             Pane::Methods => self.methods.reshape(&self.projection, &self.shown, height),
             Pane::Graph => self.graph.reshape(&self.projection, &self.shown, height),
+            Pane::Threads => self.threads.reshape(&self.projection, &self.shown, height),
             Pane::Waits => self.wait_list.reshape(&self.projection, height),
         }
     }
@@ -259,79 +262,6 @@ impl View {
         self.selected = self.rows.get(row).map(|r| self.path(r));
     }
 
-    /// Returns the row under the cursor of the tree; `None` in another view.
-    pub fn selected_row(&self) -> Option<&Row> {
-        self.rows.get(self.tree.cursor).filter(|_| self.pane == Pane::Tree)
-    }
-
-    /// Returns the method under the cursor of the methods view or the graph.
-    pub(super) fn selected_method(&self) -> Option<u32> {
-        match self.pane {
-            Pane::Methods => self.methods.selected(),
-            Pane::Graph => match self.graph.selected()? {
-                GraphRow::Middle | GraphRow::Own(_) => self.graph.method,
-                GraphRow::Caller(of) | GraphRow::Callee(of) => match of.of {
-                    NeighbourOf::Method(method) => Some(method),
-                    NeighbourOf::Thread | NeighbourOf::Entry(_) => None,
-                },
-            },
-            Pane::Tree | Pane::Waits => None,
-        }
-    }
-
-    /// Returns the lock or the wait under the cursor; `None` in another view.
-    pub fn selected_wait(&self) -> Option<WaitRow> {
-        self.wait_list.selected().filter(|_| self.pane == Pane::Waits)
-    }
-
-    /// Returns the node under the cursor; `None` on a group, and on a method.
-    pub fn selected_node(&self) -> Option<u32> {
-        match self.pane {
-            Pane::Tree => match self.selected_row()?.what {
-                What::Node(node) => Some(node),
-                What::Group(_) | What::Small(_) | What::SmallGroups => None,
-            },
-            Pane::Methods => None,
-            Pane::Graph => match self.graph.selected()? {
-                GraphRow::Caller(of) | GraphRow::Callee(of) => match of.of {
-                    NeighbourOf::Entry(node) => Some(node),
-                    NeighbourOf::Thread | NeighbourOf::Method(_) => None,
-                },
-                GraphRow::Middle | GraphRow::Own(_) => None,
-            },
-            Pane::Waits => self.selected_wait()?.node(&self.projection),
-        }
-    }
-
-    /// Returns the call under the cursor, in any view; `None` on a group.
-    pub fn selected_location(&self) -> Option<&Arc<Location>> {
-        match self.selected_method() {
-            Some(method) => Some(self.method_location(method)),
-            None => self.selected_node().map(|node| self.node_location(node)),
-        }
-    }
-
-    /// Returns the function under the cursor and whether it is the user's code.
-    pub fn selected_function(&self) -> Option<(Arc<Location>, bool)> {
-        let location = self.selected_location()?.clone();
-        let role = match self.selected_method() {
-            Some(method) => self.method(method).role,
-            None => self.projection.role(self.selected_node()?),
-        };
-        Some((location, role == Role::App))
-    }
-
-    /// Returns the totals of the row under the cursor.
-    pub fn selected_totals(&self) -> Option<Totals> {
-        if self.pane == Pane::Graph {
-            return self.graph.totals(self.graph.selected()?, &self.projection);
-        }
-        if let Some(method) = self.selected_method() {
-            return Some(self.method(method).total);
-        }
-        Some(self.row_totals(self.selected_row()?).0)
-    }
-
     /// Returns total and self time of a line of the tree.
     pub fn row_totals(&self, row: &Row) -> (Totals, Totals) {
         let projection = &self.projection;
@@ -397,50 +327,15 @@ impl View {
                 let visible = self.rows.iter().skip(self.tree.top).take(height);
                 (self.tree.top, visible.map(|row| row_of(&self.drawing(), row)).collect())
             }
+            Pane::Threads => {
+                let top = self.threads.list.top;
+                let visible = self.threads.rows.iter().skip(top).take(height);
+                (top, visible.map(|group| RowOf::Groups(vec![*group])).collect())
+            }
             Pane::Graph | Pane::Waits => return,
         };
         let resolution = self.snapshot.as_ref().map_or(0, |snapshot| snapshot.resolution());
         self.trends.read(&self.projection, self.shown.metric, resolution, (top, rows));
-    }
-
-    /// Returns the frames of the row under the cursor, innermost first; empty on a group.
-    pub fn selected_stack(&self) -> Vec<&Arc<Location>> {
-        if matches!(self.pane, Pane::Methods | Pane::Graph) {
-            return self.selected_location().into_iter().collect();
-        }
-        let mut at = self.selected_node();
-        let mut stack = Vec::new();
-        while let Some(node) = at {
-            stack.push(self.node_location(node));
-            at = self.projection.parent(node);
-        }
-        stack
-    }
-
-    /// Returns the calls that are folded into the line under the cursor, outermost first.
-    pub fn selected_links(&self) -> Vec<&Arc<Location>> {
-        let swallowed = self.selected_row().map_or(0, |r| usize::from(r.swallowed));
-        let mut links: Vec<_> = self.selected_stack().into_iter().skip(1).take(swallowed).collect();
-        links.reverse();
-        links
-    }
-
-    /// Formats the stack, one line per frame, innermost first, as stack traces are pasted.
-    pub fn stack_text(&self) -> Option<String> {
-        let lines: Vec<String> = self
-            .selected_stack()
-            .iter()
-            .map(|location| {
-                let place = match (&location.file, location.line) {
-                    (Some(file), Some(line)) => format!(" ({file}:{line})"),
-                    (Some(file), None) => format!(" ({file})"),
-                    _ if location.module.is_empty() => String::new(),
-                    _ => format!(" ({})", location.module),
-                };
-                format!("{}{place}\n", location.function)
-            })
-            .collect();
-        (!lines.is_empty()).then(|| lines.concat())
     }
 
     pub fn step(&mut self, step: Step, height: usize) {
@@ -448,6 +343,7 @@ impl View {
         match self.pane {
             Pane::Methods => self.methods.step(step, &self.projection, &self.shown, height),
             Pane::Graph => self.graph.step(step, &self.projection, &self.shown, height),
+            Pane::Threads => self.threads.step(step, &self.projection, &self.shown, height),
             Pane::Waits => self.wait_list.step(step, &self.projection, height),
             Pane::Tree => {
                 self.tree.step(step, self.rows.len(), height);
@@ -467,6 +363,7 @@ impl View {
             Pane::Tree => (self.tree.top, self.rows.len()),
             Pane::Methods => (self.methods.list.top, self.methods.rows.len()),
             Pane::Graph => (self.graph.list.top, self.graph.rows.len()),
+            Pane::Threads => (self.threads.list.top, self.threads.rows.len()),
             Pane::Waits => (self.wait_list.list.top, self.wait_list.rows.len()),
         };
         let row = top + line;
@@ -477,6 +374,7 @@ impl View {
             Pane::Tree => {}
             Pane::Methods => return self.methods.go_to(row, projection, shown, height),
             Pane::Graph => return self.graph.go_to(row, projection, shown, height),
+            Pane::Threads => return self.threads.go_to(row, projection, shown, height),
             Pane::Waits => return self.wait_list.go_to(row, projection, height),
         }
         self.touched = true;
@@ -494,6 +392,7 @@ impl View {
         self.tree.show(self.rows.len(), height);
         self.methods.list.show(self.methods.rows.len(), height);
         self.graph.list.show(self.graph.rows.len(), height);
+        self.threads.list.show(self.threads.rows.len(), height);
         self.wait_list.list.show(self.wait_list.rows.len(), height);
     }
 

@@ -49,6 +49,10 @@ pub fn row_threads(view: &View) -> Option<RowThreads> {
                 (wait.name.to_string(), vec![wait.thread])
             }
         },
+        _ if view.pane == Pane::Threads => {
+            let group = view.selected_group()?;
+            (projection.groups[group as usize].name.to_string(), of_group(group).collect())
+        }
         _ if matches!(view.pane, Pane::Methods | Pane::Graph) => {
             let location = view.selected_location()?;
             let by = view.shown.roll_up;

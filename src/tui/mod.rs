@@ -8,6 +8,7 @@
 //! columns    TOTAL%  SELF%  THR  CPU STATE     FUNCTION, :line
 //! tree         84.1    0.0  6.1  2.0 io  62%  ▾ http-nio-exec-               12 threads
 //! graph      in its place: one function with its callers and callees
+//! threads    in its place: one row per thread or group
 //! waits      in its place: locks, and long waits one by one
 //! methods      51.7   49.9  3.8  0.1 io  98%    PgStatement.executeQuery           :154
 //! explain    > now io recvfrom fd 37 ...   longest 2.0 s at 14:03:31   49.1-54.3 %
@@ -37,6 +38,7 @@ mod methods;
 mod overlay;
 mod picker;
 mod text;
+mod threads;
 mod tree;
 mod waits;
 
@@ -111,20 +113,22 @@ fn draw_view(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme) {
             Columns::new(screen.width, app.view.has_trends()).titles(pen, app, theme);
         }
         Pane::Graph => graph::titles(pen, app, theme),
+        Pane::Threads => threads::titles(pen, app, theme),
         Pane::Waits => waits::titles(pen, app, theme),
     }
     match app.view.pane {
         Pane::Tree => tree::draw(buffer, rows, app, theme),
         Pane::Methods => methods::draw(buffer, rows, app, theme),
         Pane::Graph => graph::draw(buffer, rows, app, theme),
+        Pane::Threads => threads::draw(buffer, rows, app, theme),
         Pane::Waits => waits::draw(buffer, rows, app, theme),
     }
     if let Some(text) = nothing_to_show(app) {
         Pen::new(buffer, rows, 0).space(1).put(text, theme.dim());
     }
     match app.view.pane {
-        Pane::Tree | Pane::Methods | Pane::Graph => explain::draw(buffer, about, app, theme),
         Pane::Waits => waits::explain(&mut Pen::new(buffer, about, 0), app, theme),
+        _ => explain::draw(buffer, about, app, theme),
     }
     if layout.filters > 0 {
         footer::draw_filters(buffer, filters, app, theme);
@@ -139,6 +143,7 @@ fn nothing_to_show(app: &AppState) -> Option<&'static str> {
         Pane::Tree => view.rows.len(),
         Pane::Methods => view.methods.rows.len(),
         Pane::Graph => view.graph.rows.len(),
+        Pane::Threads => view.threads.rows.len(),
         Pane::Waits => view.wait_list.rows.len(),
     };
     if rows > 0 {

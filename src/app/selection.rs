@@ -1,0 +1,142 @@
+//! What is under the cursor, in whichever view is displayed.
+
+use std::sync::Arc;
+
+use super::call_graph::GraphRow;
+use super::pane::Pane;
+use super::rows::{Row, What};
+use super::view::View;
+use super::wait_list::WaitRow;
+use crate::model::facts::tables::Location;
+use crate::model::projection::{NeighbourOf, Totals};
+use crate::model::vocabulary::role::Role;
+
+impl View {
+    /// Returns the row under the cursor of the tree; `None` in another view.
+    pub fn selected_row(&self) -> Option<&Row> {
+        self.rows.get(self.tree.cursor).filter(|_| self.pane == Pane::Tree)
+    }
+
+    /// Returns the method under the cursor of the methods view or the graph.
+    pub(super) fn selected_method(&self) -> Option<u32> {
+        match self.pane {
+            Pane::Methods => self.methods.selected(),
+            Pane::Graph => match self.graph.selected()? {
+                GraphRow::Middle | GraphRow::Own(_) => self.graph.method,
+                GraphRow::Caller(of) | GraphRow::Callee(of) => match of.of {
+                    NeighbourOf::Method(method) => Some(method),
+                    NeighbourOf::Thread | NeighbourOf::Entry(_) => None,
+                },
+            },
+            Pane::Tree | Pane::Threads | Pane::Waits => None,
+        }
+    }
+
+    /// Returns the group of the row under the cursor, in the tree and in the view of threads.
+    pub fn selected_group(&self) -> Option<u32> {
+        match self.pane {
+            Pane::Threads => self.threads.selected(),
+            _ => self.selected_row()?.group,
+        }
+    }
+
+    /// Returns the lock or the wait under the cursor; `None` in another view.
+    pub fn selected_wait(&self) -> Option<WaitRow> {
+        self.wait_list.selected().filter(|_| self.pane == Pane::Waits)
+    }
+
+    /// Returns the node under the cursor; `None` on a group, and on a method.
+    pub fn selected_node(&self) -> Option<u32> {
+        match self.pane {
+            Pane::Tree => match self.selected_row()?.what {
+                What::Node(node) => Some(node),
+                What::Group(_) | What::Small(_) | What::SmallGroups => None,
+            },
+            Pane::Methods => None,
+            Pane::Threads => {
+                self.threads.functions.get(self.threads.selected()? as usize).copied()?
+            }
+            Pane::Graph => match self.graph.selected()? {
+                GraphRow::Caller(of) | GraphRow::Callee(of) => match of.of {
+                    NeighbourOf::Entry(node) => Some(node),
+                    NeighbourOf::Thread | NeighbourOf::Method(_) => None,
+                },
+                GraphRow::Middle | GraphRow::Own(_) => None,
+            },
+            Pane::Waits => self.selected_wait()?.node(&self.projection),
+        }
+    }
+
+    /// Returns the call under the cursor, in any view; `None` on a group.
+    pub fn selected_location(&self) -> Option<&Arc<Location>> {
+        match self.selected_method() {
+            Some(method) => Some(self.method_location(method)),
+            None => self.selected_node().map(|node| self.node_location(node)),
+        }
+    }
+
+    /// Returns the function under the cursor and whether it is the user's code.
+    pub fn selected_function(&self) -> Option<(Arc<Location>, bool)> {
+        let location = self.selected_location()?.clone();
+        let role = match self.selected_method() {
+            Some(method) => self.method(method).role,
+            None => self.projection.role(self.selected_node()?),
+        };
+        Some((location, role == Role::App))
+    }
+
+    /// Returns the totals of the row under the cursor.
+    pub fn selected_totals(&self) -> Option<Totals> {
+        if self.pane == Pane::Threads {
+            let group = self.threads.selected()?;
+            return Some(self.projection.groups[group as usize].total);
+        }
+        if self.pane == Pane::Graph {
+            return self.graph.totals(self.graph.selected()?, &self.projection);
+        }
+        if let Some(method) = self.selected_method() {
+            return Some(self.method(method).total);
+        }
+        Some(self.row_totals(self.selected_row()?).0)
+    }
+
+    /// Returns the frames of the row under the cursor, innermost first; empty on a group.
+    pub fn selected_stack(&self) -> Vec<&Arc<Location>> {
+        if matches!(self.pane, Pane::Methods | Pane::Graph) {
+            return self.selected_location().into_iter().collect();
+        }
+        let mut at = self.selected_node();
+        let mut stack = Vec::new();
+        while let Some(node) = at {
+            stack.push(self.node_location(node));
+            at = self.projection.parent(node);
+        }
+        stack
+    }
+
+    /// Returns the calls that are folded into the line under the cursor, outermost first.
+    pub fn selected_links(&self) -> Vec<&Arc<Location>> {
+        let swallowed = self.selected_row().map_or(0, |r| usize::from(r.swallowed));
+        let mut links: Vec<_> = self.selected_stack().into_iter().skip(1).take(swallowed).collect();
+        links.reverse();
+        links
+    }
+
+    /// Formats the stack, one line per frame, innermost first, as stack traces are pasted.
+    pub fn stack_text(&self) -> Option<String> {
+        let lines: Vec<String> = self
+            .selected_stack()
+            .iter()
+            .map(|location| {
+                let place = match (&location.file, location.line) {
+                    (Some(file), Some(line)) => format!(" ({file}:{line})"),
+                    (Some(file), None) => format!(" ({file})"),
+                    _ if location.module.is_empty() => String::new(),
+                    _ => format!(" ({})", location.module),
+                };
+                format!("{}{place}\n", location.function)
+            })
+            .collect();
+        (!lines.is_empty()).then(|| lines.concat())
+    }
+}

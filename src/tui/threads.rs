@@ -1,0 +1,203 @@
+//! The view of threads: what each thread or group does now, how its time is split by state, and in
+//! which function it mostly is.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use super::columns::{Column, Figures};
+use super::label;
+use super::text::{Pen, cut_start};
+use super::theme::Theme;
+use crate::app::AppState;
+use crate::app::layout::TRENDS_FROM;
+use crate::model::projection::settings::{Metric, SortColumn};
+use crate::model::projection::{GroupNow, Label, SLICES, Totals};
+use crate::model::vocabulary::state::State;
+
+/// Cells of the states of a row's time.
+const SPLIT: usize = 10;
+/// Cells of what most threads do now.
+const NOW: usize = 9;
+/// Cells of a thread's name on a screen of 80 cells, and at most.
+const NAME: (usize, usize) = (20, 36);
+
+fn name_cells(screen: usize) -> usize {
+    NAME.0.max(screen / 5).min(NAME.1)
+}
+
+fn has_trend(app: &AppState, screen: usize) -> bool {
+    app.view.has_trends() && screen >= usize::from(TRENDS_FROM)
+}
+
+pub fn titles(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
+    let settings = &app.view.settings;
+    let screen = pen.room();
+    let title = |text: &str, sort: Option<SortColumn>| match sort == Some(settings.sort) {
+        true => {
+            let arrow = match settings.reverse {
+                true => theme.glyphs.ascending,
+                false => theme.glyphs.descending,
+            };
+            (format!("{arrow}{text}"), theme.bold())
+        }
+        false => (text.to_owned(), theme.title()),
+    };
+    let (total, style) = title(Column::Total.title(&app.view.shown), Some(SortColumn::Total));
+    pen.put_right(&total, 7, style).space(1);
+    let (beside, style) = title(Column::Beside.title(&app.view.shown), Some(SortColumn::Cpu));
+    pen.put_right(&beside, 7, style);
+    pen.space(1).put_left("NOW", NOW, theme.title());
+    let (split, style) = title("STATES", Some(SortColumn::State));
+    pen.space(1).put_left(&split, SPLIT, style);
+    if has_trend(app, screen) {
+        pen.space(1).put_left("TREND", SLICES, theme.title());
+    }
+    let (name, style) = title("THREADS", Some(SortColumn::Name));
+    pen.space(1).put_left(&name, name_cells(screen), style);
+    pen.space(1).put("MOSTLY IN", theme.title());
+}
+
+pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
+    let view = &app.view;
+    for y in 0..area.height {
+        let at = view.threads.list.top + usize::from(y);
+        let Some(group) = view.threads.rows.get(at) else { break };
+        let mut pen = Pen::new(buffer, area, y);
+        draw_row(&mut pen, (at, *group), app, theme);
+        if at == view.threads.list.cursor {
+            pen.restyle_line(area, theme.selected());
+        }
+    }
+}
+
+fn draw_row(pen: &mut Pen<'_>, (at, index): (usize, u32), app: &AppState, theme: &Theme) {
+    let view = &app.view;
+    let group = &view.projection.groups[index as usize];
+    let (screen, glyphs) = (pen.room(), theme.glyphs);
+    let figures = Figures { total: group.total, own: Totals::default(), trend: view.trend(at) };
+    let unresolved = figures.is_unresolved(app);
+    for column in [Column::Total, Column::Beside] {
+        figures.write(column, pen, app, theme, unresolved);
+    }
+    let now = view.projection.now_of_groups.get(index as usize);
+    write_now(pen, now, theme);
+    pen.space(1);
+    for state in split(&group.total, view.shown.metric) {
+        pen.put(letter(state), theme.state(state));
+    }
+    pen.space(SPLIT - split(&group.total, view.shown.metric).len());
+    if has_trend(app, screen) {
+        figures.write(Column::Trend, pen, app, theme, unresolved);
+    }
+    let cells = name_cells(screen);
+    let name = match group.threads.len() {
+        0 | 1 => group.name.to_string(),
+        n => format!("{} ({n})", group.name),
+    };
+    // The number at the end tells threads apart.
+    let name = cut_start(&name, cells, glyphs.cut);
+    pen.space(1).put_left(&name, cells, if unresolved { theme.dim() } else { theme.group() });
+    let function = view.threads.functions.get(index as usize).copied().flatten();
+    if let Some(node) = function {
+        let room = pen.room().saturating_sub(2);
+        let label = Label::of_function(view.node_location(node));
+        label::put(pen.space(1), &label, room, unresolved, app, theme);
+    }
+}
+
+/// Writes what most of the threads do now: `29 lock`, `idle`.
+fn write_now(pen: &mut Pen<'_>, now: Option<&GroupNow>, theme: &Theme) {
+    let most = now.and_then(|now| {
+        let busy = State::ALL.into_iter().map(|state| (now.busy[state as usize], state));
+        let (count, state) = busy.reduce(|most, next| if next.0 > most.0 { next } else { most })?;
+        (count > 0).then_some((count, state))
+    });
+    pen.space(1);
+    match (most, now) {
+        (Some((1, state)), Some(now)) if now.threads() == 1 => {
+            pen.put_left(state.word(), NOW, theme.state(state));
+        }
+        (Some((count, state)), _) => {
+            pen.put_left(&format!("{count} {}", state.word()), NOW, theme.state(state));
+        }
+        (None, Some(now)) if now.idle > 0 => {
+            pen.put_left("idle", NOW, theme.dim());
+        }
+        _ => {
+            pen.put_left("", NOW, theme.dim());
+        }
+    }
+}
+
+/// Returns the states of a row's time, each as often as it has tenths; none if there is no time.
+fn split(total: &Totals, metric: Metric) -> Vec<State> {
+    let of = |state: State| match (metric, state) {
+        (Metric::Wall, _) => total.states_ns[state as usize],
+        (Metric::Cpu, State::Run) => total.cpu_ns,
+        (Metric::Cpu, _) => 0,
+        (Metric::Off, State::Run) => total.states_ns[state as usize].saturating_sub(total.cpu_ns),
+        (Metric::Off, _) => total.states_ns[state as usize],
+    };
+    let whole: u128 = State::ALL.into_iter().map(|state| u128::from(of(state))).sum();
+    if whole == 0 {
+        return Vec::new();
+    }
+    let mut states = Vec::with_capacity(SPLIT);
+    let mut before = 0u128;
+    for state in State::ALL {
+        before += u128::from(of(state));
+        // Up to here as many cells as the sum so far has tenths: all of them at the end.
+        let cells = ((before * 2 * SPLIT as u128 + whole) / (2 * whole)) as usize;
+        states.resize(cells.max(states.len()), state);
+    }
+    states
+}
+
+/// Returns the letter of a state: the first one of its word that no other state has.
+fn letter(state: State) -> &'static str {
+    match state {
+        State::Run => "r",
+        State::Rdy => "y",
+        State::Lock => "l",
+        State::Wait => "w",
+        State::Io => "i",
+        State::Poll => "p",
+        State::Sleep => "s",
+        State::Disk => "d",
+        State::Stopped => "t",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    fn totals(parts: &[(State, u64)]) -> Totals {
+        let mut totals = Totals::default();
+        for (state, ns) in parts {
+            totals.states_ns[*state as usize] += ns;
+            totals.wall_ns += ns;
+        }
+        totals
+    }
+
+    fn letters(parts: &[(State, u64)]) -> String {
+        split(&totals(parts), Metric::Wall).into_iter().map(letter).collect()
+    }
+
+    #[test]
+    fn a_split_has_ten_cells() {
+        assert_eq!(letters(&[(State::Run, 40), (State::Lock, 60)]), "rrrrllllll");
+        assert_eq!(letters(&[(State::Io, 7)]), "iiiiiiiiii");
+        assert_eq!(letters(&[(State::Run, 1), (State::Io, 1), (State::Lock, 1)]).len(), SPLIT);
+        assert_eq!(letters(&[(State::Run, 1), (State::Sleep, u64::MAX / 2)]), "ssssssssss");
+        assert_eq!(letters(&[]), "");
+    }
+
+    #[test]
+    fn no_two_states_have_one_letter() {
+        let letters: HashSet<_> = State::ALL.map(letter).into();
+        assert_eq!(letters.len(), State::COUNT);
+    }
+}
