@@ -97,6 +97,7 @@ impl AppState {
             Action::NextRollUp => {
                 self.view.settings.roll_up = next(&RollUp::ALL, self.view.settings.roll_up);
                 self.say(format!("rows are {}", self.view.settings.roll_up.plural()));
+                self.view.graph.forget();
                 self.view.open_again();
                 self.project();
             }

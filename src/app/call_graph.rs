@@ -56,6 +56,11 @@ impl GraphView {
         self.selected = None;
     }
 
+    /// Forgets all functions: rows are named in another way now.
+    pub fn forget(&mut self) {
+        *self = GraphView::default();
+    }
+
     /// Goes back to the function that was in the middle before. Returns false if there is none.
     pub fn back(&mut self) -> bool {
         let Some(before) = self.before.pop() else { return false };

@@ -129,6 +129,8 @@ pub struct AppState {
     pub(crate) window: Ns,
     /// The range to restore when the key `0` is pressed again; `None` while `0` is not in effect.
     pub(crate) before_mark: Option<Range>,
+    /// The range to restore after those of a time cursor.
+    before_cursor: Option<Range>,
     /// The cursor on the history line.
     pub(crate) time_cursor: Option<TimeCursor>,
     /// A search that found nothing in the user's code goes on among all frames.
@@ -172,6 +174,7 @@ impl AppState {
             looked_up: LookedUp::default(),
             window,
             before_mark: None,
+            before_cursor: None,
             time_cursor: None,
             wider_search: None,
             config,

@@ -44,21 +44,27 @@ impl AppState {
         };
         let at = from.map_or(last, bucket_of);
         let busy = &self.view.busy_threads;
-        // The second of the session that is not over yet does not stand out.
-        let peaks = || busy.peaks(busy.seconds(snapshot.at)).into_iter();
-        let second = match from {
-            Some(_) => busy.second(buckets[at].0),
-            None => u64::MAX,
+        // The second of the session that is not over yet does not stand out. Of those remembered,
+        // the oldest may be dropped from history.
+        let oldest = busy.second_from(snapshot.history.oldest());
+        let peaks = || {
+            let kept = busy.peaks(busy.seconds(snapshot.at)).into_iter();
+            kept.filter(|second| *second >= oldest).map(bucket_of_second).collect::<Vec<_>>()
         };
+        let peaks = || peaks().into_iter();
+        // From now, the newest whole second is one of those before.
+        let before = if from.is_some() { at } else { last + 1 };
         let to = match go {
             Go::Buckets(by) => Some(at.saturating_add_signed(by).min(last)),
             Go::Windows(by) => {
                 let by = i128::from(self.window) * by as i128;
                 let to = i128::from(buckets[at].0) + by;
-                Some(bucket_of(Ns::try_from(to.max(0)).unwrap_or(Ns::MAX)))
+                let to = bucket_of(Ns::try_from(to.max(0)).unwrap_or(Ns::MAX));
+                // Old buckets are wider than some windows.
+                Some(if by > 0 { to.max((at + 1).min(last)) } else { to.min(at.saturating_sub(1)) })
             }
-            Go::PreviousPeak => peaks().rfind(|peak| *peak < second).map(bucket_of_second),
-            Go::NextPeak => peaks().find(|peak| *peak > second).map(bucket_of_second),
+            Go::PreviousPeak => peaks().rfind(|to| *to < before),
+            Go::NextPeak => peaks().find(|to| *to > at),
         };
         let Some(to) = to else {
             let side = if go == Go::NextPeak { "later" } else { "earlier" };
@@ -67,7 +73,8 @@ impl AppState {
         let (from, till) = buckets[to];
         let is_range = self.time_cursor.is_some_and(|cursor| cursor.is_range);
         if self.time_cursor.is_none() {
-            self.say("Enter shows this second; , . ( ) go on, { } to peaks, L is live again");
+            let back = if self.config.saved { "L is as before" } else { "L is live again" };
+            self.say(format!("Enter shows this second; , . ( ) go on, {{ }} to peaks, {back}"));
         }
         self.time_cursor = Some(TimeCursor { from, till, is_range });
         if is_range {
@@ -91,6 +98,9 @@ impl AppState {
     fn show_bucket(&mut self) {
         let Some(TimeCursor { from, till, .. }) = self.time_cursor else { return };
         self.before_mark = None;
+        if !matches!(self.view.settings.range, Range::Between { .. }) {
+            self.before_cursor = Some(self.view.settings.range);
+        }
         self.view.settings.range = Range::Between { from, till };
         self.project();
     }
@@ -111,16 +121,25 @@ impl AppState {
             of(*a).total_cmp(&of(*b))
         });
         let second = busiest.unwrap_or(first);
-        let from = snapshot.session.started + second * SECOND;
-        self.time_cursor = Some(TimeCursor { from, till: from + SECOND, is_range: true });
+        let at = snapshot.session.started + second * SECOND;
+        let buckets = snapshot.history.buckets(Range::Rolling(Ns::MAX), snapshot.at);
+        let Some((from, till)) =
+            buckets.into_iter().find(|(start, end)| (*start..*end).contains(&at))
+        else {
+            return self.say("this second is not kept any more");
+        };
+        self.time_cursor = Some(TimeCursor { from, till, is_range: true });
         self.show_bucket();
     }
 
-    /// Shows the newest facts again.
+    /// Shows the newest facts again, in the range that was shown before.
     pub(super) fn show_live(&mut self) {
         self.time_cursor = None;
         self.before_mark = None;
-        self.view.settings.range = Range::Rolling(self.window);
+        let shown = Some(self.view.settings.range);
+        let before = shown.filter(|range| !matches!(range, Range::Between { .. }));
+        let before = before.or(self.before_cursor.take());
+        self.view.settings.range = before.unwrap_or(Range::Rolling(self.window));
         if self.frozen {
             self.freeze();
         } else {

@@ -102,14 +102,9 @@ impl Clock<'_> {
         Some(time.to_zoned(self.zone.clone()))
     }
 
-    /// Formats a moment as [`Clock::moment`] reads it, to the second, or to the millisecond where
-    /// that is not exact.
+    /// Formats a moment exactly, as [`Clock::moment`] reads it.
     fn words(&self, at: Ns) -> String {
-        let format = match self.snapshot.session.unix_ns(at).rem_euclid(i128::from(SECOND)) {
-            0 => "%H:%M:%S",
-            _ => "%H:%M:%S.%3f",
-        };
-        self.zoned(at).map_or_else(String::new, |at| at.strftime(format).to_string())
+        self.zoned(at).map_or_else(String::new, |at| at.strftime("%H:%M:%S%.f").to_string())
     }
 
     /// Formats a range as [`parse`] reads it.
@@ -119,8 +114,7 @@ impl Clock<'_> {
             Range::Rolling(ns) => duration(ns),
             Range::Cumulative { .. } => "all".into(),
             Range::Between { from, till } => {
-                let length = (till.saturating_sub(from) / 1_000_000).max(1) * 1_000_000;
-                format!("{} +{}", self.words(from), duration(length))
+                format!("{} +{}", self.words(from), duration(till.saturating_sub(from)))
             }
         }
     }
@@ -224,7 +218,7 @@ mod tests {
     fn a_range_is_proposed_as_it_is_read() {
         let (snapshot, zone) = (snapshot(), TimeZone::UTC);
         let clock = Clock { snapshot: &snapshot, zone: &zone };
-        for text in ["30s", "all", "23:59:50 +2s", "00:00:10.250 +50ms"] {
+        for text in ["30s", "all", "23:59:50 +2s", "00:00:10.25 +50ms", "00:00:10.123456789 +1s"] {
             let range = parse(text, &clock).expect(text);
             assert_eq!(clock.range_words(range), text);
         }

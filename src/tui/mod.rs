@@ -156,10 +156,10 @@ fn nothing_to_show(app: &AppState) -> Option<&'static str> {
         });
     };
     if view.pane == Pane::Graph && !view.projection.total.is_empty() {
-        return Some("the function has no time in this range (Backspace: the one before)");
+        return Some("the function has no row of its own here (o: all functions; 1: the tree)");
     }
     if view.pane == Pane::Waits && !view.projection.total.is_empty() {
-        return Some("no shown thread waited for 10 ms or longer");
+        return Some("no long wait of a shown thread was observed in this range");
     }
     let hidden = &view.projection.hidden;
     let filtered = hidden.focus.wall_ns + hidden.ignore.wall_ns + hidden.threads.wall_ns;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::text::{Pen, cut_end, cut_start, span, width};
+use super::text::{Pen, cut_end, cut_start, short_span, span, width};
 use super::theme::Theme;
 use crate::app::AppState;
 use crate::app::short_names;
@@ -14,6 +14,7 @@ use crate::app::wait_list::WaitRow;
 use crate::app::wait_words::Words;
 use crate::model::facts::tables::Location;
 use crate::model::projection::{Lock, LongWait};
+use crate::model::vocabulary::frame::{Ns, SECOND};
 use crate::model::vocabulary::state::State;
 
 /// Cells of the columns, each with the space before it.
@@ -70,6 +71,15 @@ pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
     }
 }
 
+/// Formats a duration in six cells, up to a month: `12 ms`, `2.0 s`, `3m20s`, `25h3m`.
+fn duration(ns: Ns) -> String {
+    match ns {
+        ns if ns < 60 * SECOND => span(ns),
+        ns if ns < 3600 * SECOND => short_span(ns),
+        ns => short_span(ns / (60 * SECOND) * (60 * SECOND)),
+    }
+}
+
 /// Time that all threads waited for a lock together, and their longest wait.
 fn lock_figures(pen: &mut Pen<'_>, lock: &Lock, threads: usize, theme: &Theme) {
     let state = State::Lock;
@@ -77,9 +87,9 @@ fn lock_figures(pen: &mut Pen<'_>, lock: &Lock, threads: usize, theme: &Theme) {
         1 => "1 thread".to_owned(),
         n => format!("{n} threads"),
     };
-    pen.put_right(&span(lock.waited_ns), WAITED, theme.bold())
+    pen.put_right(&duration(lock.waited_ns), WAITED, theme.bold())
         .space(1)
-        .put_left(&format!("max {}", span(lock.longest_ns)), WHEN - 1, theme.plain())
+        .put_left(&format!("max {}", duration(lock.longest_ns)), WHEN - 1, theme.plain())
         .space(1)
         .put_left(state.word(), STATE - 1, theme.state(state))
         .space(1)
@@ -95,14 +105,18 @@ fn wait_figures(pen: &mut Pen<'_>, wait: &LongWait, threads: usize, app: &AppSta
     let at = theme.clock(&snapshot.session, wait.from_ns);
     // The number at the end tells threads apart.
     let name = cut_start(&wait.name, threads - 1, theme.glyphs.cut);
-    pen.put_right(&format!("{least}{}{going_on}", span(wait.duration_ns)), WAITED, theme.plain())
-        .space(1)
-        .put_left(&at, WHEN - 1, theme.plain())
-        .space(1)
-        .put_left(wait.state.word(), STATE - 1, theme.state(wait.state))
-        .space(1)
-        .put_left(&name, threads - 1, theme.plain())
-        .space(1);
+    pen.put_right(
+        &format!("{least}{}{going_on}", duration(wait.duration_ns)),
+        WAITED,
+        theme.plain(),
+    )
+    .space(1)
+    .put_left(&at, WHEN - 1, theme.plain())
+    .space(1)
+    .put_left(wait.state.word(), STATE - 1, theme.state(wait.state))
+    .space(1)
+    .put_left(&name, threads - 1, theme.plain())
+    .space(1);
 }
 
 /// Returns what was waited for, who held it and where, in at most `room` cells. Where there is no
@@ -167,5 +181,24 @@ pub fn explain(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
         let text = stack.join(&format!(" {}", theme.glyphs.calls));
         let text = format!("   waits in {}", cut_start(&text, room - 12, theme.glyphs.cut));
         pen.put(&text, theme.dim());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_duration_is_cut() {
+        for (seconds, text) in
+            [(0, "0.0 ms"), (59, "59 s"), (60, "1m"), (3599, "59m59s"), (90_061, "25h1m")]
+        {
+            assert_eq!(duration(seconds * SECOND), text);
+        }
+        // `max 59m59s`, and with a mark on both sides.
+        for seconds in (0..40 * 24 * 3600).step_by(59) {
+            let text = duration(seconds * SECOND);
+            assert!(width(&text) <= WHEN - 1 - 4 && width(&text) + 2 <= WAITED, "{text}");
+        }
     }
 }

@@ -68,7 +68,7 @@ fn a_range_without_waits_says_so() {
     let mut live = Live::new(80, 24, AppConfig::default());
     live.send(Input::Snapshot(Arc::new(World::deep().run(10 * SECOND).snapshot())));
     let screen = live.press("7").screen();
-    assert!(screen.contains("no shown thread waited for 10 ms or longer"), "{screen}");
+    assert!(screen.contains("no long wait of a shown thread was observed"), "{screen}");
     // Keys of rows have none to work on.
     live.press("jGg<enter>yAIux!");
     live.press("1");
