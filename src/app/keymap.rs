@@ -225,7 +225,7 @@ pub const TABLE: &[Binding] = &[
     bind(&[Char('?'), Char('h'), Key::F(1)], Action::Help, LISTS, PROGRAM, "this help, or back").hint(0, "help"),
     bind(&[Ctrl('l')], Action::Redraw, LISTS, PROGRAM, "draw the screen again"),
     bind(&[Ctrl('z')], Action::Suspend, LISTS, PROGRAM, "suspend sampletop (fg continues)"),
-    bind(&[Key::Esc], Action::Escape, LISTS, PROGRAM, "leave a prompt, a dialog, help, the time cursor or a search; never quits or changes filters"),
+    bind(&[Key::Esc], Action::Escape, LISTS, PROGRAM, "leave a prompt, dialog, help, time cursor or search; never quits, never changes filters"),
     bind(&[Char('q')], Action::Quit, NOT_PICKER, PROGRAM, "quit (in help: back)").hint(1, "quit"),
     bind(&[Ctrl('c')], Action::Interrupt, LISTS, PROGRAM, "leave a prompt, else quit").hint(13, "quit"),
 ];

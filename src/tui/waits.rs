@@ -71,12 +71,16 @@ pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
     }
 }
 
-/// Formats a duration in six cells, up to a month: `12 ms`, `2.0 s`, `3m20s`, `25h3m`.
+/// ns.
+const HOUR: Ns = 3600 * SECOND;
+
+/// Formats a duration in six cells, up to 99 days: `12 ms`, `2.0 s`, `3m20s`, `25h3m`.
 fn duration(ns: Ns) -> String {
     match ns {
         ns if ns < 60 * SECOND => span(ns),
-        ns if ns < 3600 * SECOND => short_span(ns),
-        ns => short_span(ns / (60 * SECOND) * (60 * SECOND)),
+        ns if ns < HOUR => short_span(ns),
+        ns if ns < 100 * HOUR => short_span(ns / (60 * SECOND) * (60 * SECOND)),
+        ns => format!("{}d{}h", ns / (24 * HOUR), ns / HOUR % 24),
     }
 }
 
