@@ -44,7 +44,7 @@ impl AppState {
             Action::SortSelfTotal if self.view.pane == Pane::Waits => {
                 let list = &mut self.view.wait_list;
                 list.latest_first = !list.latest_first;
-                list.reshape(&self.view.projection, rows);
+                list.read(&self.view.projection, rows);
             }
             Action::SortSelfTotal => {
                 let by_self = self.view.settings.sort == SortColumn::SelfTime;
@@ -237,6 +237,7 @@ impl AppState {
     }
 
     fn next_grouping(&mut self) {
+        self.leave_group();
         self.view.settings.grouping = match &self.view.settings.grouping {
             Grouping::Rules => Grouping::Name,
             Grouping::Name => Grouping::Thread,
@@ -268,7 +269,9 @@ impl AppState {
 
     /// Calls the row's function the user's own code, or not; again: as it was judged.
     fn mine_or_not(&mut self) {
-        let Some((location, is_mine)) = self.view.selected_function() else {
+        // A row of threads only names a function.
+        let function = self.view.selected_function().filter(|_| self.view.pane != Pane::Threads);
+        let Some((location, is_mine)) = function else {
             return self.say("select a call first: a thread group is no code");
         };
         if self.view.shown.roll_up.joins() {
@@ -296,7 +299,8 @@ impl AppState {
 
     /// Adds the row's function to those whose waits are idle, or removes it.
     fn idle_here(&mut self) {
-        let Some(location) = self.view.selected_location().cloned() else {
+        let location = self.view.selected_location().filter(|_| self.view.pane != Pane::Threads);
+        let Some(location) = location.cloned() else {
             self.say("select a call first: idle is what a function waits for, not a group");
             return;
         };

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::list::{List, Step};
+use super::keyed_list::KeyedList;
+use super::list::Step;
 use super::row_path::RowKey;
 use crate::model::facts::tables::Location;
 use crate::model::projection::settings::Settings;
@@ -19,22 +20,20 @@ pub enum GraphRow {
     Callee(Neighbour),
 }
 
-/// Identifies a line across projections.
+/// Identifies a line across projections. A location is `None` for threads.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Key {
+pub enum GraphKey {
     Caller(Option<RowKey>),
+    Middle,
     Own,
     Callee(Option<RowKey>),
-    /// A caller or a callee: the function that was in the middle before.
-    CameFrom(RowKey),
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct GraphView {
-    pub rows: Vec<GraphRow>,
-    pub list: List,
-    /// The function in the middle: an index into the projection's methods. `None`: it has no time
-    /// in the range.
+    pub list: KeyedList<GraphRow, GraphKey>,
+    /// The function in the middle: an index into the projection's methods. `None`: it has no row
+    /// there.
     pub method: Option<u32>,
     /// Time of stacks that have it more than once.
     pub recursive: Totals,
@@ -42,8 +41,8 @@ pub struct GraphView {
     focus: Option<RowKey>,
     /// The functions that were in the middle before, the latest last.
     before: Vec<RowKey>,
-    /// `None`: the function in the middle.
-    selected: Option<Key>,
+    /// The function that was in the middle when the user went back.
+    came_from: Option<RowKey>,
 }
 
 impl GraphView {
@@ -53,7 +52,7 @@ impl GraphView {
             return;
         }
         self.before.extend(self.focus.replace(key));
-        self.selected = None;
+        self.list.forget();
     }
 
     /// Forgets all functions: rows are named in another way now.
@@ -64,17 +63,13 @@ impl GraphView {
     /// Goes back to the function that was in the middle before. Returns false if there is none.
     pub fn back(&mut self) -> bool {
         let Some(before) = self.before.pop() else { return false };
-        self.selected = self.focus.replace(before).map(Key::CameFrom);
+        self.came_from = self.focus.replace(before);
+        self.list.forget();
         true
     }
 
-    /// Returns the name of the function in the middle.
-    pub fn focused(&self) -> Option<&str> {
-        self.focus.as_ref().map(|key| &*key.function)
-    }
-
     /// Reads the neighbours of a new projection.
-    pub fn reshape(&mut self, projection: &Projection, shown: &Settings, height: usize) {
+    pub fn read(&mut self, projection: &Projection, shown: &Settings, height: usize) {
         let methods = projection.methods();
         let location = |method: u32| methods[method as usize].location(shown.metric);
         let is_focus = |key: &RowKey, method: u32| key.is(location(method), shown.roll_up);
@@ -86,40 +81,27 @@ impl GraphView {
             self.focus = Some(RowKey::of(location(method), shown.roll_up));
         }
         let Some(method) = self.method else {
-            self.rows.clear();
-            return self.list.show(0, height);
+            return self.list.set(Vec::new(), |_, _| false, 0, height);
         };
         let CallGraph { callers, callees, own, recursive } =
             projection.call_graph(method, shown.metric);
         self.recursive = recursive;
+        let middle = callers.len();
         // The heaviest are next to the function.
         let callers = callers.into_iter().rev().map(GraphRow::Caller);
         let own = (!own.is_empty()).then_some(GraphRow::Own(own));
         let callees = callees.into_iter().map(GraphRow::Callee);
-        self.rows = callers.chain([GraphRow::Middle]).chain(own).chain(callees).collect();
-        let is_selected =
-            |key: &Key| self.rows.iter().position(|row| key.is(*row, projection, shown));
-        let found = self.selected.as_ref().and_then(is_selected);
-        let middle = || self.rows.iter().position(|row| *row == GraphRow::Middle);
-        let cursor = found.or_else(middle).unwrap_or(0);
-        self.list.follow(cursor, self.rows.len(), height);
-    }
-
-    /// Returns the line under the cursor.
-    pub fn selected(&self) -> Option<GraphRow> {
-        self.rows.get(self.list.cursor).copied()
-    }
-
-    pub fn step(&mut self, step: Step, projection: &Projection, shown: &Settings, height: usize) {
-        self.list.step(step, self.rows.len(), height);
-        self.selected = self.selected().and_then(|row| Key::of(row, projection, shown));
-    }
-
-    /// Goes to a row.
-    pub fn go_to(&mut self, row: usize, projection: &Projection, shown: &Settings, height: usize) {
-        self.list.cursor = row;
-        self.list.show(self.rows.len(), height);
-        self.selected = self.selected().and_then(|row| Key::of(row, projection, shown));
+        let rows: Vec<_> = callers.chain([GraphRow::Middle]).chain(own).chain(callees).collect();
+        let is_former = |row: &GraphRow| match row.key(projection, shown) {
+            GraphKey::Caller(key) | GraphKey::Callee(key) => key == self.came_from,
+            GraphKey::Middle | GraphKey::Own => false,
+        };
+        let former = self.came_from.is_some().then(|| rows.iter().position(is_former)).flatten();
+        let first = former.unwrap_or(middle);
+        self.list.set(rows, |key, row| *key == row.key(projection, shown), first, height);
+        if self.came_from.take().is_some() {
+            self.list.step(Step::To(first), |row| Some(row.key(projection, shown)), height);
+        }
     }
 
     /// Returns the function of a line; `None` for threads that call it.
@@ -149,26 +131,17 @@ impl GraphView {
     }
 }
 
-impl Key {
-    fn is(&self, row: GraphRow, projection: &Projection, shown: &Settings) -> bool {
-        match (self, Key::of(row, projection, shown)) {
-            (Key::CameFrom(key), Some(Key::Caller(Some(of)) | Key::Callee(Some(of)))) => *key == of,
-            (key, Some(of)) => *key == of,
-            (_, None) => false,
-        }
-    }
-
-    /// `None` for the function in the middle.
-    fn of(row: GraphRow, projection: &Projection, shown: &Settings) -> Option<Key> {
+impl GraphRow {
+    pub fn key(self, projection: &Projection, shown: &Settings) -> GraphKey {
         let key = |of: Neighbour| {
             let location = location_of(of.of, projection, shown);
             location.map(|location| RowKey::of(location, shown.roll_up))
         };
-        match row {
-            GraphRow::Caller(of) => Some(Key::Caller(key(of))),
-            GraphRow::Callee(of) => Some(Key::Callee(key(of))),
-            GraphRow::Own(_) => Some(Key::Own),
-            GraphRow::Middle => None,
+        match self {
+            GraphRow::Caller(of) => GraphKey::Caller(key(of)),
+            GraphRow::Callee(of) => GraphKey::Callee(key(of)),
+            GraphRow::Own(_) => GraphKey::Own,
+            GraphRow::Middle => GraphKey::Middle,
         }
     }
 }

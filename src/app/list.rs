@@ -15,6 +15,8 @@ pub enum Step {
     Down(usize),
     First,
     Last,
+    /// To the row with this index.
+    To(usize),
 }
 
 impl List {
@@ -25,6 +27,7 @@ impl List {
             Step::Down(n) => self.cursor.saturating_add(n),
             Step::First => 0,
             Step::Last => usize::MAX,
+            Step::To(row) => row,
         };
         self.show(len, height);
     }

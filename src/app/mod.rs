@@ -6,7 +6,7 @@
 //! keymap     the one table of keys        key, line_edit   single keys and a line of text
 //! view       what is displayed: snapshot, settings, projection, rows
 //! selection, opening   what is under the cursor, and what Enter does with it
-//! row_path, rows, list  expansion and selection by path; rows of the tree; scrolling
+//! row_path, rows, list, keyed_list  expansion and selection by path; rows of the tree; scrolling
 //! pane       which view is displayed; method_list, call_graph, walking, thread_list,
 //!            wait_list, wait_words   the views
 //! prompt, filters, picker, help   drawn over the view
@@ -26,6 +26,7 @@ pub mod help;
 pub mod history_line;
 pub mod insight;
 pub mod key;
+pub mod keyed_list;
 pub mod keymap;
 pub mod layout;
 pub mod line_edit;
@@ -77,7 +78,7 @@ use wakers::Wakers;
 
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::projection::seconds_for_one_percent;
-use crate::model::projection::settings::Range;
+use crate::model::projection::settings::{Filter, Range};
 use crate::model::projection::waits::Asked;
 use crate::model::vocabulary::frame::Ns;
 
@@ -129,6 +130,8 @@ pub struct AppState {
     pub(crate) window: Ns,
     /// The range to restore when the key `0` is pressed again; `None` while `0` is not in effect.
     pub(crate) before_mark: Option<Range>,
+    /// The filter of threads to restore after one group alone was shown.
+    before_group: Option<Filter<regex::Regex>>,
     /// The range to restore after those of a time cursor.
     before_cursor: Option<Range>,
     /// The cursor on the history line.
@@ -174,6 +177,7 @@ impl AppState {
             looked_up: LookedUp::default(),
             window,
             before_mark: None,
+            before_group: None,
             before_cursor: None,
             time_cursor: None,
             wider_search: None,
@@ -498,6 +502,7 @@ impl AppState {
                     self.overlay = Some(Overlay::Filters(dialog));
                 }
                 if outcome == Outcome::Changed {
+                    self.before_group = None;
                     self.project();
                 }
                 Vec::new()
@@ -540,6 +545,7 @@ fn scroll(list: &mut List, step: Step, len: usize, page: usize) {
         Step::Down(n) => list.top.saturating_add(n),
         Step::First => 0,
         Step::Last => last,
+        Step::To(line) => line,
     }
     .min(last);
     list.cursor = list.top;

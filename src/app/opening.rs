@@ -32,23 +32,29 @@ impl AppState {
         }
     }
 
-    /// Shows only the threads of the group under the cursor; again: all of them.
+    /// Shows only the threads of the group under the cursor; again: those that were shown before.
     fn only_this_group(&mut self, rows: usize) {
+        if let Some(before) = self.before_group.take() {
+            self.view.settings.filters.threads = before;
+            self.say("the threads from before are shown again");
+            return self.project();
+        }
         let Some(group) = self.view.threads.selected() else { return };
         let name = &self.view.projection.groups[group as usize].name;
-        let pattern = format!("^{}$", regex::escape(name));
+        let Ok(pattern) = regex::Regex::new(&format!("^{}$", regex::escape(name))) else {
+            return self.say("this name is too long for a pattern");
+        };
         let threads = &mut self.view.settings.filters.threads;
-        if threads.active().is_some_and(|shown| shown.as_str() == pattern) {
-            threads.on = false;
-            self.say("all threads are shown again");
-        } else {
-            match regex::Regex::new(&pattern) {
-                Ok(pattern) => *threads = Filter::set(pattern),
-                Err(_) => return self.say("this name is too long for a pattern"),
-            }
-            self.say("only these threads are shown; 5 Enter shows all again, f changes it");
-            self.view.set_pane(Pane::Tree, rows);
-        }
+        self.before_group = Some(std::mem::replace(threads, Filter::set(pattern)));
+        self.say("only these threads are shown; 5 Enter shows those from before, f changes it");
+        self.view.set_pane(Pane::Tree, rows);
         self.project();
+    }
+
+    /// Takes back that only one group is shown: groups get other names.
+    pub(super) fn leave_group(&mut self) {
+        if let Some(before) = self.before_group.take() {
+            self.view.settings.filters.threads = before;
+        }
     }
 }

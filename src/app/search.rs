@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use regex::Regex;
 
+use super::list::Step;
 use super::pane::Pane;
 use super::row_path::Path;
 use super::rows::is_shown;
@@ -19,44 +20,11 @@ impl View {
     /// it. Returns false if there is none.
     pub fn next_match(&mut self, step: isize, height: usize) -> bool {
         let Some(search) = self.search.clone() else { return false };
-        if self.pane == Pane::Waits {
-            let rows = &self.wait_list.rows;
-            let matches = |at: &usize| wait_words::is_match(rows[*at], self, &search);
-            let found: Vec<usize> = (0..rows.len()).filter(matches).collect();
-            let Some(at) = beside(&found, self.wait_list.list.cursor, step) else { return false };
-            self.wait_list.go_to(at, &self.projection, height);
-            return true;
-        }
-        if self.pane == Pane::Methods {
-            let rows = &self.methods.rows;
-            let matches = |at: &usize| search.is_match(&self.method_location(rows[*at]).function);
-            let found: Vec<usize> = (0..rows.len()).filter(matches).collect();
-            let Some(at) = beside(&found, self.methods.list.cursor, step) else { return false };
-            self.methods.go_to(at, &self.projection, &self.shown, height);
-            return true;
-        }
-        if self.pane == Pane::Threads {
-            let (threads, projection) = (&self.threads, &self.projection);
-            let matches = |at: &usize| {
-                let group = threads.rows[*at] as usize;
-                let function = threads.functions.get(group).copied().flatten();
-                search.is_match(&projection.groups[group].name)
-                    || function.is_some_and(|node| search.is_match(&projection.name(node).function))
-            };
-            let found: Vec<usize> = (0..threads.rows.len()).filter(matches).collect();
-            let Some(at) = beside(&found, threads.list.cursor, step) else { return false };
-            self.threads.go_to(at, &self.projection, &self.shown, height);
-            return true;
-        }
-        if self.pane == Pane::Graph {
-            let (graph, projection) = (&self.graph, &self.projection);
-            let matches = |at: &usize| {
-                let location = graph.location(graph.rows[*at], projection, &self.shown);
-                location.is_some_and(|location| search.is_match(&location.function))
-            };
-            let found: Vec<usize> = (0..graph.rows.len()).filter(matches).collect();
-            let Some(at) = beside(&found, graph.list.cursor, step) else { return false };
-            self.graph.go_to(at, &self.projection, &self.shown, height);
+        if self.pane != Pane::Tree {
+            let (list, rows) = self.rows_of_pane();
+            let found: Vec<usize> = (0..rows).filter(|at| self.is_match(*at, &search)).collect();
+            let Some(at) = beside(&found, list.cursor, step) else { return false };
+            self.step(Step::To(at), height);
             return true;
         }
         let (found, here) = self.matches(&search);
@@ -74,6 +42,28 @@ impl View {
         self.selected = Some(path);
         self.reshape(height);
         true
+    }
+
+    /// Returns whether a row of another view than the tree matches.
+    fn is_match(&self, at: usize, search: &Regex) -> bool {
+        let function = |location: &Location| search.is_match(&location.function);
+        match self.pane {
+            Pane::Tree => false,
+            Pane::Methods => function(self.method_location(self.methods.rows[at])),
+            Pane::Graph => {
+                let row = self.graph.list.rows[at];
+                let location = self.graph.location(row, &self.projection, &self.shown);
+                location.is_some_and(|location| function(location))
+            }
+            Pane::Threads => {
+                let group = self.threads.rows[at];
+                search.is_match(&self.projection.groups[group as usize].name)
+                    || self
+                        .main_function(group)
+                        .is_some_and(|node| function(self.node_location(node)))
+            }
+            Pane::Waits => wait_words::is_match(self.wait_list.list.rows[at], self, search),
+        }
     }
 
     /// Goes to the row of a node and opens the rows that hide it.

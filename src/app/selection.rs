@@ -21,7 +21,7 @@ impl View {
     pub(super) fn selected_method(&self) -> Option<u32> {
         match self.pane {
             Pane::Methods => self.methods.selected(),
-            Pane::Graph => match self.graph.selected()? {
+            Pane::Graph => match self.graph.list.selected()? {
                 GraphRow::Middle | GraphRow::Own(_) => self.graph.method,
                 GraphRow::Caller(of) | GraphRow::Callee(of) => match of.of {
                     NeighbourOf::Method(method) => Some(method),
@@ -42,7 +42,7 @@ impl View {
 
     /// Returns the lock or the wait under the cursor; `None` in another view.
     pub fn selected_wait(&self) -> Option<WaitRow> {
-        self.wait_list.selected().filter(|_| self.pane == Pane::Waits)
+        self.wait_list.list.selected().filter(|_| self.pane == Pane::Waits)
     }
 
     /// Returns the node under the cursor; `None` on a group, and on a method.
@@ -53,10 +53,8 @@ impl View {
                 What::Group(_) | What::Small(_) | What::SmallGroups => None,
             },
             Pane::Methods => None,
-            Pane::Threads => {
-                self.threads.functions.get(self.threads.selected()? as usize).copied()?
-            }
-            Pane::Graph => match self.graph.selected()? {
+            Pane::Threads => self.main_function(self.threads.selected()?),
+            Pane::Graph => match self.graph.list.selected()? {
                 GraphRow::Caller(of) | GraphRow::Callee(of) => match of.of {
                     NeighbourOf::Entry(node) => Some(node),
                     NeighbourOf::Thread | NeighbourOf::Method(_) => None,
@@ -65,6 +63,11 @@ impl View {
             },
             Pane::Waits => self.selected_wait()?.node(&self.projection),
         }
+    }
+
+    /// Returns the node of the function that a group is mostly in.
+    pub fn main_function(&self, group: u32) -> Option<u32> {
+        self.projection.main_functions(self.shown.metric).get(group as usize).copied().flatten()
     }
 
     /// Returns the call under the cursor, in any view; `None` on a group.
@@ -92,7 +95,7 @@ impl View {
             return Some(self.projection.groups[group as usize].total);
         }
         if self.pane == Pane::Graph {
-            return self.graph.totals(self.graph.selected()?, &self.projection);
+            return self.graph.totals(self.graph.list.selected()?, &self.projection);
         }
         if let Some(method) = self.selected_method() {
             return Some(self.method(method).total);

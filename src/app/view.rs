@@ -8,11 +8,11 @@ use regex::Regex;
 use super::call_graph::GraphView;
 use super::event::Request;
 use super::list::{List, Step};
-use super::method_list::MethodList;
+use super::method_list::{self, MethodList};
 use super::pane::Pane;
 use super::row_path::{Expanded, Path, RowKey};
 use super::rows::{Fold, Row, Tree, What};
-use super::thread_list::ThreadList;
+use super::thread_list::{self, ThreadList};
 use super::trends::{Trends, row_of};
 use super::wait_list::WaitList;
 use crate::model::facts::snapshot::Snapshot;
@@ -151,10 +151,10 @@ impl View {
     fn reshape_pane(&mut self, height: usize) {
         match self.pane {
             Pane::Tree => {}
-            Pane::Methods => self.methods.reshape(&self.projection, &self.shown, height),
-            Pane::Graph => self.graph.reshape(&self.projection, &self.shown, height),
-            Pane::Threads => self.threads.reshape(&self.projection, &self.shown, height),
-            Pane::Waits => self.wait_list.reshape(&self.projection, height),
+            Pane::Methods => self.methods.read(&self.projection, &self.shown, height),
+            Pane::Graph => self.graph.read(&self.projection, &self.shown, height),
+            Pane::Threads => self.threads.read(&self.projection, &self.shown, height),
+            Pane::Waits => self.wait_list.read(&self.projection, height),
         }
     }
 
@@ -340,11 +340,20 @@ impl View {
 
     pub fn step(&mut self, step: Step, height: usize) {
         self.touched = true;
+        let (projection, shown) = (&self.projection, &self.shown);
         match self.pane {
-            Pane::Methods => self.methods.step(step, &self.projection, &self.shown, height),
-            Pane::Graph => self.graph.step(step, &self.projection, &self.shown, height),
-            Pane::Threads => self.threads.step(step, &self.projection, &self.shown, height),
-            Pane::Waits => self.wait_list.step(step, &self.projection, height),
+            Pane::Methods => {
+                let key = |method| Some(method_list::key(method, projection, shown));
+                self.methods.step(step, key, height);
+            }
+            Pane::Graph => {
+                self.graph.list.step(step, |row| Some(row.key(projection, shown)), height);
+            }
+            Pane::Threads => {
+                let key = |group| Some(thread_list::key(group, projection, shown));
+                self.threads.step(step, key, height);
+            }
+            Pane::Waits => self.wait_list.list.step(step, |row| Some(row.key(projection)), height),
             Pane::Tree => {
                 self.tree.step(step, self.rows.len(), height);
                 if step == Step::First {
@@ -358,29 +367,16 @@ impl View {
 
     /// Handles a mouse press on a line of the rows.
     pub fn press(&mut self, line: usize, height: usize) {
-        let (projection, shown) = (&self.projection, &self.shown);
-        let (top, rows) = match self.pane {
-            Pane::Tree => (self.tree.top, self.rows.len()),
-            Pane::Methods => (self.methods.list.top, self.methods.rows.len()),
-            Pane::Graph => (self.graph.list.top, self.graph.rows.len()),
-            Pane::Threads => (self.threads.list.top, self.threads.rows.len()),
-            Pane::Waits => (self.wait_list.list.top, self.wait_list.rows.len()),
-        };
-        let row = top + line;
+        let (list, rows) = self.rows_of_pane();
+        let row = list.top + line;
         if row >= rows {
             return;
         }
-        match self.pane {
-            Pane::Tree => {}
-            Pane::Methods => return self.methods.go_to(row, projection, shown, height),
-            Pane::Graph => return self.graph.go_to(row, projection, shown, height),
-            Pane::Threads => return self.threads.go_to(row, projection, shown, height),
-            Pane::Waits => return self.wait_list.go_to(row, projection, height),
+        if self.pane != Pane::Tree {
+            return self.step(Step::To(row), height);
         }
-        self.touched = true;
         let again = row == self.tree.cursor;
-        self.tree.cursor = row;
-        self.select(row);
+        self.step(Step::To(row), height);
         match (again, self.rows[row].fold) {
             (true, Fold::Open) => self.collapse(height),
             (true, Fold::Closed) => self.expand(height),
@@ -388,12 +384,23 @@ impl View {
         }
     }
 
+    /// Returns the displayed list, and the number of its rows.
+    pub fn rows_of_pane(&self) -> (&List, usize) {
+        match self.pane {
+            Pane::Tree => (&self.tree, self.rows.len()),
+            Pane::Methods => (&self.methods.list, self.methods.rows.len()),
+            Pane::Graph => (&self.graph.list.list, self.graph.list.rows.len()),
+            Pane::Threads => (&self.threads.list, self.threads.rows.len()),
+            Pane::Waits => (&self.wait_list.list.list, self.wait_list.list.rows.len()),
+        }
+    }
+
     pub fn keep_on_screen(&mut self, height: usize) {
         self.tree.show(self.rows.len(), height);
         self.methods.list.show(self.methods.rows.len(), height);
-        self.graph.list.show(self.graph.rows.len(), height);
+        self.graph.list.list.show(self.graph.list.rows.len(), height);
         self.threads.list.show(self.threads.rows.len(), height);
-        self.wait_list.list.show(self.wait_list.rows.len(), height);
+        self.wait_list.list.list.show(self.wait_list.list.rows.len(), height);
     }
 
     pub fn set_pane(&mut self, pane: Pane, height: usize) {

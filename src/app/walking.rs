@@ -2,10 +2,12 @@
 
 use super::AppState;
 use super::call_graph::GraphRow;
+use super::method_list;
 use super::pane::Pane;
 use super::row_path::RowKey;
 use super::view::View;
 use crate::model::facts::tables::{FrameKind, Location};
+use crate::model::projection::{Neighbour, NeighbourOf};
 
 impl View {
     /// Returns the function of the row under the cursor; of what a function calls elsewhere, the
@@ -13,7 +15,7 @@ impl View {
     fn function_of_row(&self) -> Option<RowKey> {
         let key = |location: &Location| RowKey::of(location, self.shown.roll_up);
         if let Some(method) = self.selected_method() {
-            return Some(key(self.method_location(method)));
+            return Some(method_list::key(method, &self.projection, &self.shown));
         }
         let mut at = self.selected_node();
         while let Some(node) = at {
@@ -42,11 +44,14 @@ impl AppState {
     /// Puts the neighbour under the cursor into the middle.
     pub(super) fn walk(&mut self) {
         let rows = usize::from(self.layout().rows);
-        match self.view.graph.selected() {
+        match self.view.graph.list.selected() {
+            Some(GraphRow::Caller(Neighbour { of: NeighbourOf::Thread, .. })) => {
+                self.say("threads begin here: no function calls it");
+            }
             Some(GraphRow::Caller(_) | GraphRow::Callee(_)) => match self.view.selected_method() {
                 Some(method) => {
-                    let roll_up = self.view.shown.roll_up;
-                    let key = RowKey::of(self.view.method_location(method), roll_up);
+                    let View { projection, shown, .. } = &self.view;
+                    let key = method_list::key(method, projection, shown);
                     self.view.graph.focus(key);
                     self.view.set_pane(Pane::Graph, rows);
                 }

@@ -27,11 +27,11 @@ pub fn titles(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
 pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
     let view = &app.view;
     for y in 0..area.height {
-        let at = view.graph.list.top + usize::from(y);
-        let Some(row) = view.graph.rows.get(at) else { break };
+        let at = view.graph.list.list.top + usize::from(y);
+        let Some(row) = view.graph.list.rows.get(at) else { break };
         let mut pen = Pen::new(buffer, area, y);
         draw_row(&mut pen, *row, app, theme);
-        if at == view.graph.list.cursor {
+        if at == view.graph.list.list.cursor {
             pen.restyle_line(area, theme.selected());
         }
     }

@@ -139,13 +139,7 @@ fn draw_view(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme) {
 /// Says in one sentence why there are no rows.
 fn nothing_to_show(app: &AppState) -> Option<&'static str> {
     let view = &app.view;
-    let rows = match view.pane {
-        Pane::Tree => view.rows.len(),
-        Pane::Methods => view.methods.rows.len(),
-        Pane::Graph => view.graph.rows.len(),
-        Pane::Threads => view.threads.rows.len(),
-        Pane::Waits => view.wait_list.rows.len(),
-    };
+    let (_, rows) = view.rows_of_pane();
     if rows > 0 {
         return None;
     }

@@ -17,7 +17,7 @@ use crate::model::vocabulary::state::State;
 /// Cells of the states of a row's time.
 const SPLIT: usize = 10;
 /// Cells of what most threads do now.
-const NOW: usize = 9;
+const NOW: usize = 10;
 /// Cells of a thread's name on a screen of 80 cells, and at most.
 const NAME: (usize, usize) = (20, 36);
 
@@ -82,10 +82,11 @@ fn draw_row(pen: &mut Pen<'_>, (at, index): (usize, u32), app: &AppState, theme:
     let now = view.projection.now_of_groups.get(index as usize);
     write_now(pen, now, theme);
     pen.space(1);
-    for state in split(&group.total, view.shown.metric) {
-        pen.put(letter(state), theme.state(state));
+    let states = split(&group.total, view.shown.metric);
+    for state in &states {
+        pen.put(letter(*state), theme.state(*state));
     }
-    pen.space(SPLIT - split(&group.total, view.shown.metric).len());
+    pen.space(SPLIT - states.len());
     if has_trend(app, screen) {
         figures.write(Column::Trend, pen, app, theme, unresolved);
     }
@@ -97,8 +98,7 @@ fn draw_row(pen: &mut Pen<'_>, (at, index): (usize, u32), app: &AppState, theme:
     // The number at the end tells threads apart.
     let name = cut_start(&name, cells, glyphs.cut);
     pen.space(1).put_left(&name, cells, if unresolved { theme.dim() } else { theme.group() });
-    let function = view.threads.functions.get(index as usize).copied().flatten();
-    if let Some(node) = function {
+    if let Some(node) = view.main_function(index) {
         let room = pen.room().saturating_sub(2);
         let label = Label::of_function(view.node_location(node));
         label::put(pen.space(1), &label, room, unresolved, app, theme);

@@ -50,8 +50,8 @@ pub fn titles(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
 pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
     let view = &app.view;
     for y in 0..area.height {
-        let at = view.wait_list.list.top + usize::from(y);
-        let Some(row) = view.wait_list.rows.get(at) else { break };
+        let at = view.wait_list.list.list.top + usize::from(y);
+        let Some(row) = view.wait_list.list.rows.get(at) else { break };
         let mut pen = Pen::new(buffer, area, y);
         let threads = threads_cells(pen.room());
         match row {
@@ -65,7 +65,7 @@ pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
         }
         let room = pen.room().saturating_sub(1);
         pen.put(&words_text(&Words::of(*row, view), room, app, theme), theme.plain());
-        if at == view.wait_list.list.cursor {
+        if at == view.wait_list.list.list.cursor {
             pen.restyle_line(area, theme.selected());
         }
     }

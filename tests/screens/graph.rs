@@ -80,7 +80,7 @@ fn enter_walks_to_a_neighbour_and_backspace_back() {
     // The outermost function is called by threads.
     live.press("2/^main$<enter>3k");
     assert!(live.selected().contains("(threads)"), "{}", live.screen());
-    assert!(live.press("<enter>").screen().contains("no function of yours"), "{}", live.screen());
+    assert!(live.press("<enter>").screen().contains("threads begin here"), "{}", live.screen());
 }
 
 #[test]
@@ -106,4 +106,16 @@ fn the_middle_stays_while_time_goes_on_and_may_have_none() {
     live.press("fjj<enter><c-u><enter><esc>/price<enter>");
     assert!(live.selected().contains("price"), "{}", live.screen());
     live.press("mAAIIyu");
+}
+
+#[test]
+fn other_units_have_other_functions_in_the_middle() {
+    let mut live = live(120, 40);
+    live.press("2/price<enter>3");
+    for unit in ["lines", "classes", "packages", "modules", "functions"] {
+        let screen = live.press("b").screen();
+        assert!(screen.contains(&format!("rows are {unit}")), "{screen}");
+        assert!(rows(&live).iter().any(|row| row.contains('▾')), "{unit}:\n{screen}");
+    }
+    assert!(live.press("<bs>").screen().contains("no function was in the middle before"));
 }

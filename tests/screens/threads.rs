@@ -1,5 +1,7 @@
 //! The view of threads: a row per thread or group.
 
+use sampletop::model::projection::settings::Filter;
+
 use super::*;
 
 fn rows(live: &Live) -> Vec<String> {
@@ -52,4 +54,28 @@ fn enter_shows_only_those_threads_and_again_all() {
     live.press("tt5/^http-nio-exec-1 <enter><enter>");
     let screen = live.press("5").screen();
     assert_eq!(rows(&live).len(), 1, "{screen}");
+}
+
+#[test]
+fn a_filter_of_ones_own_comes_back() {
+    let mut config = AppConfig::default();
+    config.settings.filters.threads = Filter::set(regex::Regex::new("exec|worker").expect("valid"));
+    let mut live = Live::new(120, 40, config);
+    live.send(Input::Snapshot(shop()));
+    let own = rows(live.press("5"));
+    assert_eq!(own.len(), 2, "{}", live.screen());
+    assert_eq!(rows(live.press("<enter>5")).len(), 1, "{}", live.screen());
+    assert_eq!(rows(live.press("<enter>")), own);
+    // Groups of another kind have other names.
+    live.press("<enter>5t");
+    // Names of threads have 15 bytes: three of them are equal.
+    assert_eq!(rows(&live).len(), 14, "{}", live.screen());
+}
+
+#[test]
+fn a_row_of_threads_is_no_call() {
+    let mut live = Live::shop(120, 40);
+    for key in ["A", "I"] {
+        assert!(live.press("5").press(key).screen().contains("select a call first"), "{key}");
+    }
 }

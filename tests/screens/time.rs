@@ -92,6 +92,8 @@ fn the_cursor_goes_by_seconds_windows_and_peaks() {
     assert!(at.contains("wait 200 ms") || at.contains("wait 250 ms"), "{at}");
     assert_eq!(words(live.press("}")), at);
     assert!(live.screen().contains("no later second stands out"), "{}", live.screen());
+    assert_eq!(words(live.press("{")), at);
+    assert!(live.screen().contains("no earlier second stands out"), "{}", live.screen());
     // Esc removes it, and no search.
     assert!(words(live.press("<esc>")).contains("busy threads 0-"));
     assert!(matches!(live.app.settings().range, Range::Rolling(_)));
@@ -158,6 +160,12 @@ fn a_typed_range_is_shown_by_the_wall_clock() {
     assert_eq!(range(&live), (59, 62));
 }
 
+/// The history line, in columns, while the hiccup is shown.
+fn bar_with_range(live: &mut Live) -> String {
+    let bar = line(live.press("L{<enter>"), 2);
+    bar.chars().map(|c| if c.is_ascii() { c } else { '#' }).collect()
+}
+
 #[test]
 fn a_click_on_the_history_line_shows_the_busiest_second_there() {
     let (_, mut live) = live(80, 24);
@@ -176,7 +184,19 @@ fn a_click_on_the_history_line_shows_the_busiest_second_there() {
     cells.dedup();
     let with_seconds = (0..geometry.cells).filter(|c| geometry.seconds_of_cell(*c).is_some());
     assert_eq!(cells, with_seconds.collect::<Vec<_>>(), "{bar}");
+    // Also beside and on the brackets of a range in the middle.
+    let cell_under = |live: &mut Live, column| {
+        live.press("L{<enter>");
+        let press = Mouse { kind: MouseKind::Press, column, row: 2 };
+        live.send(Input::Mouse(press));
+        geometry.cell_of_second(range(live).0)
+    };
+    let open = bar_with_range(&mut live).find('[').expect("a bracket") as u16;
     let cell = geometry.cell_of_second(HICCUP).expect("on the line");
+    let cells =
+        [-1, 0, 1, 2, 3].map(|beside| cell_under(&mut live, open.saturating_add_signed(beside)));
+    assert_eq!(cells, [cell - 1, cell, cell, cell, cell + 1].map(Some));
+    live.press("L");
     let hiccup = (0..80).find(|column| {
         let press = Mouse { kind: MouseKind::Press, column: *column, row: 2 };
         live.press("L").send(Input::Mouse(press));
@@ -185,4 +205,37 @@ fn a_click_on_the_history_line_shows_the_busiest_second_there() {
     });
     assert!(hiccup.is_some());
     assert_eq!(range(&live), (HICCUP, HICCUP + 1));
+}
+
+#[test]
+fn the_range_from_before_comes_back() {
+    let (_, mut live) = live(120, 40);
+    let all = Range::Cumulative { since: None };
+    live.press("r{<enter>,,L");
+    assert_eq!(live.app.settings().range, all);
+    // A click, too, and a range that is proposed is the shown one.
+    live.press("{<enter>");
+    let shown = live.app.settings().range;
+    live.press("w<enter>");
+    assert_eq!(live.app.settings().range, shown);
+    live.press("L");
+    assert_eq!(live.app.settings().range, all);
+}
+
+/// After ten minutes buckets are ten seconds wide, wider than this window.
+#[test]
+fn every_step_leaves_its_bucket_where_buckets_are_wide() {
+    let mut world = service();
+    let mut live = Live::new(120, 40, AppConfig::default());
+    live.send(Input::Snapshot(Arc::new(world.run(800 * SECOND).snapshot())));
+    live.press("w<c-u>5s<enter>w<c-u>-780s +1s<enter>,<enter>");
+    let mut before = range(&live);
+    for key in ["(", ")", ")", ")", "}", "{", ",", "."] {
+        live.press(key);
+        let now = range(&live);
+        let stuck = now == before && !live.screen().contains("stands out");
+        assert!(!stuck, "{key} stands still at {now:?}");
+        before = now;
+    }
+    assert_eq!(before.1 - before.0, 10);
 }

@@ -6,10 +6,8 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::Projection;
 use super::columns::NONE;
 use super::filter::Verdicts;
-use super::holder_words::held_by;
 use super::lock_identity::{LockKey, Sighting, moved};
 use super::places::{Path, Place, Places};
 use super::rows::Rows;
@@ -18,7 +16,6 @@ use crate::model::facts::snapshot::{Deadlock, Snapshot};
 use crate::model::facts::tables::{Blocker, BlockerId, Holder, Location, StackId, Tables};
 use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::frame::{Ns, ThreadKey};
-use crate::model::vocabulary::qualified::simple_class;
 
 /// Maximum locks of a range, those with most waited time.
 const MAX_LOCKS: usize = 20;
@@ -126,10 +123,11 @@ pub(super) fn held_in(
     }
 }
 
-/// Returns the processes with several threads.
-pub(super) fn with_several_threads(snapshot: &Snapshot) -> FxHashSet<u32> {
-    let threads = snapshot.threads.iter().map(|now| now.thread);
-    threads.filter(|thread| thread.pid != thread.tid).map(|thread| thread.pid).collect()
+/// Returns the processes with several threads. `observed`: in the range.
+pub(super) fn with_several_threads(snapshot: &Snapshot, observed: &[ThreadKey]) -> FxHashSet<u32> {
+    let threads = snapshot.threads.iter().map(|now| now.thread).chain(observed.iter().copied());
+    let others = threads.filter(|thread| !thread.is_unknown() && thread.pid != thread.tid);
+    others.map(|thread| thread.pid).collect()
 }
 
 /// Returns whether a holder is known: a thread, or a number of readers.
@@ -191,14 +189,14 @@ impl Waited {
     }
 
     /// Sums the waits up, by lock, those with most waited time first; and by node. `attached`: the
-    /// node of each cell, or [`NONE`].
+    /// node of each cell, or [`NONE`]; `observed`: the threads of the range.
     pub(super) fn locks(
         self,
         (snapshot, rows, verdicts): (&Snapshot, &Rows, &Verdicts),
-        attached: &[u32],
-    ) -> (Vec<Lock>, LocksOfNodes) {
+        (attached, observed): (&[u32], &[ThreadKey]),
+    ) -> (Vec<Lock>, Vec<NodeWait>) {
         let mut places = Places::new(snapshot, rows, verdicts);
-        let with_others = LazyCell::new(|| with_several_threads(snapshot));
+        let with_others = LazyCell::new(|| with_several_threads(snapshot, observed));
         let mut sums: BTreeMap<LockKey, Sum> = BTreeMap::new();
         let mut of_nodes: FxHashMap<(u32, LockKey, Held), (Holder, u64)> = FxHashMap::default();
         let mut of_threads: BTreeMap<(ThreadKey, LockKey), u64> = BTreeMap::new();
@@ -242,20 +240,14 @@ impl Waited {
         for lock in &mut locks {
             lock.waiting_now = waiting_now.get(&lock.key()).copied().unwrap_or(0);
         }
-        let mut by_node = LocksOfNodes::default();
-        for ((node, key, held), (holder, ns)) in of_nodes.into_iter().filter(|(at, _)| at.0 != NONE)
-        {
-            let lock = locks.iter().position(|lock| lock.key() == newest(key));
-            let wait = lock.map(|lock| NodeWait {
-                lock: lock as u32,
-                held,
-                holder,
-                name: name_of(holder, places.tables),
-                ns,
-            });
-            by_node.0.entry(node).or_default().extend(wait);
-        }
-        (locks, by_node)
+        let of_nodes = of_nodes.into_iter().filter(|((node, ..), _)| *node != NONE);
+        let node_wait = |((node, key, held), (holder, ns))| {
+            let lock = locks.iter().position(|lock| lock.key() == newest(key))? as u32;
+            let name = name_of(holder, places.tables);
+            Some(NodeWait { node, lock, held, holder, name, ns })
+        };
+        let node_waits = of_nodes.filter_map(node_wait).collect();
+        (locks, node_waits)
     }
 }
 
@@ -285,128 +277,18 @@ fn name_of(holder: Holder, tables: &Tables) -> Arc<str> {
     }
 }
 
-/// For which locks the stacks that end at a node waited.
-#[derive(Clone, Default)]
-pub(super) struct LocksOfNodes(FxHashMap<u32, Vec<NodeWait>>);
-
-/// Waited time by lock and holder.
+/// Time that the stacks that end at a node waited for a lock with one holder.
 #[derive(Clone)]
-struct NodeWait {
-    /// As numbered in the projection.
-    lock: u32,
-    held: Held,
-    /// One of the holders that are `held`.
-    holder: Holder,
-    /// The holder's.
-    name: Arc<str>,
-    ns: u64,
-}
-
-/// The lock for which most of a row's time was waited.
-#[derive(Clone, PartialEq, Debug)]
-pub struct WaitedFor<'a> {
-    pub lock: &'a Lock,
-    pub held: MainHolder,
-}
-
-/// Who held a lock while the threads of a row waited for it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum MainHolder {
-    Unknown,
-    /// One thread, for most of that time.
-    Thread(Arc<str>),
-    /// A thread of another process, or one that was not observed.
-    Foreign {
-        pid: u32,
-        tid: u32,
-    },
-    /// Several, none of them for most of the time.
-    InTurn(usize),
-}
-
-impl WaitedFor<'_> {
-    /// Returns what it is: `monitor of TaxTable`.
-    pub fn what(&self) -> String {
-        match (self.lock.kind, &self.held) {
-            (BlockerKind::ThreadEnd, MainHolder::Thread(name)) => format!("end of {name}"),
-            (kind, _) => noun(kind, self.lock.class.as_deref().map(simple_class)),
-        }
-    }
-
-    /// Returns who held it, if that is known: `held by timer`.
-    pub fn held_by(&self) -> Option<String> {
-        match &self.held {
-            MainHolder::Unknown => None,
-            MainHolder::Thread(_) if self.lock.kind == BlockerKind::ThreadEnd => None,
-            MainHolder::Thread(name) => Some(format!("held by {name}")),
-            MainHolder::Foreign { pid, tid } => {
-                let holder = Holder::Foreign { pid: *pid, tid: *tid };
-                held_by(self.lock.kind, holder, "", self.lock.pid)
-            }
-            MainHolder::InTurn(threads) => Some(format!("held by {threads} threads in turn")),
-        }
-    }
-
-    /// Returns both: `monitor of TaxTable, held by timer`.
-    pub fn text(&self) -> String {
-        [Some(self.what()), self.held_by()].into_iter().flatten().collect::<Vec<_>>().join(", ")
-    }
-}
-
-/// A wait of the stacks that end at a node.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct WaitOfNode {
-    /// An index into [`Projection::locks`].
+pub(super) struct NodeWait {
+    pub node: u32,
+    /// An index into the locks.
     pub lock: u32,
-    /// `held by timer`; of a thread's end, `of worker-3`. `None` where that is unknown.
-    pub holder: Option<String>,
-    pub waited_ns: u64,
-}
-
-impl Projection {
-    /// Returns for which locks the stacks that end at a node waited, by holder.
-    pub fn waits_of(&self, node: u32) -> Vec<WaitOfNode> {
-        let waits = self.locks_of_nodes.0.get(&node).into_iter().flatten();
-        let of = |wait: &NodeWait| {
-            let lock = self.locks.get(wait.lock as usize)?;
-            // That it was just released says nothing of the time before.
-            let holder = Some(wait.holder).filter(|holder| *holder != Holder::Free);
-            let holder = holder.and_then(|holder| held_by(lock.kind, holder, &wait.name, lock.pid));
-            Some(WaitOfNode { lock: wait.lock, holder, waited_ns: wait.ns })
-        };
-        let mut waits: Vec<WaitOfNode> = waits.filter_map(of).collect();
-        waits.sort();
-        waits
-    }
-
-    /// Returns the lock for which most of `wall_ns` was waited in stacks that end at these nodes.
-    pub(super) fn most_waited_lock(
-        &self,
-        nodes: impl Iterator<Item = u32>,
-        wall_ns: u64,
-    ) -> Option<WaitedFor<'_>> {
-        let waits: Vec<&NodeWait> =
-            nodes.filter_map(|node| self.locks_of_nodes.0.get(&node)).flatten().collect();
-        let mut sums: BTreeMap<u32, u64> = BTreeMap::new();
-        waits.iter().for_each(|wait| *sums.entry(wait.lock).or_default() += wait.ns);
-        let (lock, waited) = sums.into_iter().max_by_key(|(_, ns)| *ns)?;
-        if waited <= wall_ns / 2 {
-            return None;
-        }
-        let mut holders: BTreeMap<Held, (&NodeWait, u64)> = BTreeMap::new();
-        for wait in waits.into_iter().filter(|wait| wait.lock == lock && wait.held.is_thread()) {
-            holders.entry(wait.held).or_insert((wait, 0)).1 += wait.ns;
-        }
-        let (known, count) = (holders.values().map(|(_, ns)| ns).sum::<u64>(), holders.len());
-        let most = holders.into_values().find(|(_, ns)| *ns > waited / 2);
-        let held = match most.map(|(wait, _)| (wait.held, &wait.name)) {
-            Some((Held::Foreign(pid, tid), _)) => MainHolder::Foreign { pid, tid },
-            Some((_, name)) => MainHolder::Thread(name.clone()),
-            None if known > waited / 2 => MainHolder::InTurn(count),
-            None => MainHolder::Unknown,
-        };
-        Some(WaitedFor { lock: self.locks.get(lock as usize)?, held })
-    }
+    pub held: Held,
+    /// One of the holders that are `held`.
+    pub holder: Holder,
+    /// The holder's.
+    pub name: Arc<str>,
+    pub ns: u64,
 }
 
 /// Returns what threads wait for: `monitor of TaxTable`, `mutex`.
@@ -455,7 +337,7 @@ struct Sum {
 
 /// A holder without what differs from wait to wait.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Held {
+pub(super) enum Held {
     Thread(ThreadKey),
     Foreign(u32, u32),
     Other(Holder),
@@ -470,7 +352,7 @@ impl Held {
         }
     }
 
-    fn is_thread(self) -> bool {
+    pub fn is_thread(self) -> bool {
         matches!(self, Held::Thread(_) | Held::Foreign(..))
     }
 }

@@ -50,7 +50,7 @@ pub struct LongWait {
     pub from_ns: Ns,
     /// The whole duration so far, ns, also of the part before the range.
     pub duration_ns: Ns,
-    /// It goes on at the time of the snapshot.
+    /// It goes on at the end of the range.
     pub goes_on: bool,
     /// An index into [`super::Projection::groups`].
     pub group: u32,
@@ -259,12 +259,12 @@ impl LongWaits {
     }
 
     /// Returns the long waits, the longest first, and the number of others, which are dropped.
-    /// `threads`: by their numbers; `place`: a cell's group, an index in the projection, and its
-    /// node, or [`NONE`].
+    /// `threads`: by their numbers; `past_till`: the end of a range that is past; `place`: a cell's
+    /// group, an index in the projection, and its node, or [`NONE`].
     pub(super) fn list(
         self,
         (snapshot, rows, verdicts): (&Snapshot, &Rows, &Verdicts),
-        threads: &[ThreadKey],
+        (threads, past_till): (&[ThreadKey], Option<Ns>),
         place: impl Fn(u32) -> (u32, u32),
     ) -> (Vec<LongWait>, u64) {
         let mut longest = self.shown;
@@ -279,7 +279,7 @@ impl LongWaits {
         let waiting: FxHashMap<ThreadKey, Ns> =
             waiting.map(|now| (now.thread, now.since)).collect();
         let mut places = Places::new(snapshot, rows, verdicts);
-        let with_others = LazyCell::new(|| with_several_threads(snapshot));
+        let with_others = LazyCell::new(|| with_several_threads(snapshot, threads));
         let mut known: FxHashMap<BlockerId, Option<Arc<Location>>> = FxHashMap::default();
         let mut held_in = |id: BlockerId| {
             let find = || {
@@ -310,7 +310,9 @@ impl LongWaits {
                 held_in: held_in(found.blocker),
                 from_ns: found.from,
                 duration_ns: found.ns.max(known_ns),
-                goes_on: since.is_some(),
+                // A wait that goes on is booked up to the end of the range's last bucket.
+                goes_on: since.is_some()
+                    || past_till.is_some_and(|till| found.from.saturating_add(found.ns) >= till),
                 group,
                 node: Some(node).filter(|node| *node != NONE),
             }

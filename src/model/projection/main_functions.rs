@@ -20,8 +20,12 @@ impl Projection {
     /// time of its own and of what it calls outside of the user's code. Without such time in the
     /// metric, the same of libraries; `None` without either. Of equal ones the first by name.
     ///
-    /// Reads all nodes once. So a view calls it once for each projection and metric.
-    pub fn main_functions(&self, metric: Metric) -> Vec<Option<u32>> {
+    /// Reads all nodes at the first call for a metric.
+    pub fn main_functions(&self, metric: Metric) -> &[Option<u32>] {
+        self.main_functions[metric as usize].get_or_init(|| self.find_main_functions(metric))
+    }
+
+    fn find_main_functions(&self, metric: Metric) -> Vec<Option<u32>> {
         let nodes = &self.nodes;
         let mut group_of = vec![NONE; nodes.len()];
         for (at, group) in (0..).zip(&self.groups) {

@@ -32,7 +32,7 @@
 //! findings               the sentences above the rows
 //! sampling_error         whether two figures differ
 //! label                  what a row is called
-//! locks                  what the threads waited for, who held it, and where
+//! locks, node_waits      what the threads waited for, who held it, and where; by node
 //! long_waits             the long waits of the range, one by one
 //! holder_words           who held it, in words
 //! waits, monitor         what a blocked thread waits for, as text; entering a Java monitor
@@ -69,6 +69,7 @@ mod long_waits;
 mod main_functions;
 mod methods;
 mod monitor;
+mod node_waits;
 mod nodes;
 mod now;
 mod observed;
@@ -125,10 +126,11 @@ pub use holder_words::{held_by, holder_words};
 pub use holders::{HolderNow, WaitChain};
 pub(in crate::model) use idle_marks::{Mark, mark};
 pub use label::{Label, label};
-pub use locks::{HeldBy, Lock, MainHolder, Stuck, WaitOfNode, WaitedFor, noun};
+pub use locks::{HeldBy, Lock, Stuck, noun};
 pub use long_waits::LongWait;
 pub use methods::{Hottest, Method};
 pub(in crate::model) use monitor::is_enter as is_monitor_enter;
+pub use node_waits::{MainHolder, WaitOfNode, WaitedFor};
 pub use nodes::Siblings;
 pub use now::{GroupNow, Now};
 pub use observed::{CommonObject, ObservedPlace};
@@ -248,7 +250,7 @@ pub struct Projection {
     unobserved_ns: u64,
     /// What shown threads waited for, where that is known; most waited time first.
     pub locks: Vec<Lock>,
-    locks_of_nodes: locks::LocksOfNodes,
+    locks_of_nodes: node_waits::LocksOfNodes,
     /// Waits of shown threads of at least 10 ms and one sampling interval; the longest first.
     pub long_waits: Vec<LongWait>,
     /// Number of other long waits, which are shorter than these. Some may be counted twice.
@@ -270,6 +272,8 @@ pub struct Projection {
     /// By node: the index of its method, or [`columns::NONE`].
     method_of: OnceLock<Vec<u32>>,
     methods: OnceLock<Vec<Method>>,
+    /// By metric.
+    main_functions: [OnceLock<Vec<Option<u32>>>; Metric::ALL.len()],
     hottest: OnceLock<Option<Hottest>>,
     alone_in: OnceLock<Option<(u32, u64)>>,
     trend: Option<trend::Trend>,
@@ -292,7 +296,7 @@ impl Projection {
             unnamed_ns: 0,
             unobserved_ns: 0,
             locks: Vec::new(),
-            locks_of_nodes: locks::LocksOfNodes::default(),
+            locks_of_nodes: node_waits::LocksOfNodes::default(),
             long_waits: Vec::new(),
             long_waits_dropped: 0,
             deadlocks: Vec::new(),
@@ -305,6 +309,7 @@ impl Projection {
             threads: Vec::new(),
             method_of: OnceLock::new(),
             methods: OnceLock::new(),
+            main_functions: Default::default(),
             hottest: OnceLock::new(),
             alone_in: OnceLock::new(),
             trend: None,

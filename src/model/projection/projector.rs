@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::busy_threads::BusyThreads;
 use super::common_waits::Busy;
+use super::node_waits::LocksOfNodes;
 use super::now::{GroupNow, Now};
 use super::totals::Totals;
 use super::{
@@ -191,13 +192,15 @@ impl Projector {
         let group_of = |group: u32| named_after_threads.then(|| member_of(group));
         let sums = &trees.nodes.owns;
         let busy = Busy::of(time, names, (&shown, sums), &trees.attached, group_of);
-        let (locks, locks_of_nodes) = waited.locks((snapshot, rows, verdicts), &trees.attached);
+        let (locks, node_waits) = waited.locks(names, (&trees.attached, &shown.threads));
         let long_waits = std::mem::take(&mut shown.long_waits);
         let place = |cell: u32| {
             let at = cell as usize;
             (member_of(shown.cells[at].group), trees.attached[at])
         };
-        let (long_waits, long_waits_dropped) = long_waits.list(names, &shown.threads, place);
+        let past_till = snapshot.history.is_past(settings.range).then_some(shown.till);
+        let (long_waits, long_waits_dropped) =
+            long_waits.list(names, (&shown.threads, past_till), place);
         let deadlocks = locks::deadlocks(snapshot, rows, verdicts);
         let holders = holders::holders(snapshot, rows, verdicts);
         let observed = observed::observed(names, &shown);
@@ -248,7 +251,7 @@ impl Projector {
             unnamed_ns,
             unobserved_ns: shown.unobserved_ns,
             locks,
-            locks_of_nodes,
+            locks_of_nodes: LocksOfNodes::new(node_waits),
             long_waits,
             long_waits_dropped,
             deadlocks,
@@ -261,6 +264,7 @@ impl Projector {
             threads: std::mem::take(&mut shown.threads),
             method_of: OnceLock::new(),
             methods: OnceLock::new(),
+            main_functions: Default::default(),
             hottest: OnceLock::new(),
             alone_in: OnceLock::new(),
             trend,

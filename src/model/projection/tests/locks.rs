@@ -65,8 +65,13 @@ fn threads_that_wait_at_the_end_are_counted() {
 #[test]
 fn a_file_lock_of_a_process_with_several_threads_is_held_nowhere() {
     let mut world = World::new();
-    let held = world.held_by(0x10, "main", HELD);
-    let holder = now(&world.facts.last().expect("just added").0);
+    let mut held = world.held_by(0x10, "main", HELD);
+    let mut holder = now(&world.facts.last().expect("just added").0);
+    // It is in another process than those that wait.
+    (holder.thread.pid, holder.thread.tid) = (77, 77);
+    if let Holder::Thread { thread, .. } = &mut held.holder {
+        *thread = holder.thread;
+    }
     world.waits("flock-1", 300, Blocker { kind: BlockerKind::FileLock, ..held });
     let mut snapshot = world.snapshot();
     let mut place = |tid: u32| {
@@ -78,6 +83,11 @@ fn a_file_lock_of_a_process_with_several_threads_is_held_nowhere() {
     let pid = holder.thread.pid;
     assert!(place(pid) > 0, "its only thread has it");
     assert_eq!(place(pid + 1), 0);
+    // Of a range that is past, the threads of its facts are known.
+    let mut world = World::new();
+    let held = world.held_by(0x10, "main", HELD);
+    world.waits("flock-1", 300, Blocker { kind: BlockerKind::FileLock, ..held });
+    assert_eq!(world.project(&mine()).locks[0].holders[0].place.len(), 0, "two threads");
 }
 
 #[test]

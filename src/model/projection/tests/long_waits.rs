@@ -66,6 +66,15 @@ fn a_wait_over_three_buckets_is_one_of_its_full_length() {
     assert_eq!(listed(&over(3000)), [("http-1", 700, 2050)]);
     // Also where it began before the range.
     assert_eq!(listed(&over(1000)), [("http-1", 700, 2050)]);
+    // In a range that is past it goes on, unless it ended there.
+    let between = |from_ms, till_ms| {
+        let range = Range::Between { from: from_ms * MS, till: till_ms * MS };
+        project(&snapshot, &Settings { range, ..mine() })
+    };
+    let second = between(1000, 2000);
+    assert_eq!(listed(&second), [("http-1", 700, 1300)]);
+    assert!(second.long_waits[0].goes_on);
+    assert!(!between(2000, 2999).long_waits[0].goes_on);
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn main_functions(world: &mut World, level: Level, metric: Metric) -> Vec<String
         names.reverse();
         names.join(" ")
     };
-    let main = projection.main_functions(metric).into_iter();
+    let main = projection.main_functions(metric).iter().copied();
     main.map(|node| node.map_or(String::new(), path)).collect()
 }
 
