@@ -70,6 +70,17 @@ fn a_waker_is_where_it_was_seen_to_make_the_call() {
 }
 
 #[test]
+fn a_waker_that_mostly_waits_is_not_named_after_its_end() {
+    let mut world = world();
+    world.fact("pacer", "start_thread;pace;libc.so.6!nanosleep", State::Sleep, 90);
+    world.fact("pacer", "start_thread;libc.so.6!__res_thread_freeres", State::Run, 1).cpu_ns = 1;
+    let tid = |nth: usize| world.facts[nth].0.thread.tid;
+    let (worker, pacer) = (tid(0), tid(5));
+    let found = lines(&mut world, &[(thread(1, pacer, WRITE), worker, 3)]);
+    assert_eq!(found, [format!("worker 3: pacer[{pacer}] (write), mostly in pace 3")]);
+}
+
+#[test]
 fn wakers_that_are_no_thread_of_the_process() {
     let mut world = world();
     let worker = world.facts[0].0.thread.tid;

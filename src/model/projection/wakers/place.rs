@@ -16,7 +16,8 @@ pub enum WakersPlace {
     /// Those that were seen in such a call, or in a library's function that makes it, the most
     /// frequent first.
     Calls(Vec<Arc<Location>>),
-    /// The waker spent most of its time there; where it wakes was not seen.
+    /// The waker spent most of its time there, in code of the user if it was seen in any; where it
+    /// wakes was not seen.
     Mostly(Arc<Location>),
 }
 
@@ -40,6 +41,8 @@ const WAKE_LOCKS: &[&str] = &[
 /// A function of one thread.
 struct Function<'a> {
     location: &'a Arc<Location>,
+    /// It is code of the user.
+    is_own: bool,
     /// Samples in the call that wakes.
     calls: u64,
     /// CPU time, wall time, ns.
@@ -78,11 +81,11 @@ impl<'a> Places<'a> {
         // A function counts once, whatever its lines.
         let mut functions: BTreeMap<(&str, &str), Function<'_>> = BTreeMap::new();
         for sample in samples {
-            let Some((location, wakes)) = self.own_function(sample, call) else { continue };
-            let function = functions
-                .entry((&location.function, &location.module))
-                .or_insert(Function { location, calls: 0, time: (0, 0) });
-            function.calls += if wakes { sample.hits.max(1) } else { 0 };
+            let Some(found) = self.own_function(sample, call) else { continue };
+            let Function { location, calls, .. } = found;
+            let name = (&*location.function, &*location.module);
+            let function = functions.entry(name).or_insert(Function { calls: 0, ..found });
+            function.calls += if calls > 0 { sample.hits.max(1) } else { 0 };
             function.time.0 += sample.cpu_ns;
             function.time.1 += sample.wall_ns;
         }
@@ -92,19 +95,26 @@ impl<'a> Places<'a> {
             let calls = calls.into_iter().map(|function| function.location.clone());
             return Some(WakersPlace::Calls(calls.collect()));
         }
-        let most = functions.values().max_by_key(|function| function.time)?;
+        // A waker that mostly waits was on a core for the longest time when it began or ended.
+        let most = functions.values().max_by_key(|function| (function.is_own, function.time))?;
         Some(WakersPlace::Mostly(most.location.clone()))
     }
 
-    /// Returns the innermost function of the user, and whether it calls what wakes. Without code of
-    /// the user, the innermost function that is not the kernel's.
-    fn own_function(&self, sample: &Sample, call: &str) -> Option<(&'a Arc<Location>, bool)> {
+    /// Returns the innermost function of the user, without time; its calls say whether it makes the
+    /// one that wakes. Without code of the user, the innermost function that is not the kernel's.
+    fn own_function(&self, sample: &Sample, call: &str) -> Option<Function<'a>> {
+        let function = |location: &'a Arc<Location>, is_own, wakes: bool| Function {
+            location,
+            is_own,
+            calls: wakes.into(),
+            time: (0, 0),
+        };
         let mut wakes = false;
         let mut other = None;
         let mut at = sample.innermost;
         while let Some(frame) = at.and_then(|at| self.samples.frames.get(at as usize)) {
             if frame.role == Role::App {
-                return Some((&frame.location, wakes));
+                return Some(function(&frame.location, true, wakes));
             }
             let is_code = !matches!(frame.location.kind, FrameKind::Marker | FrameKind::Thread);
             if is_waker(&frame.location, call) {
@@ -115,7 +125,7 @@ impl<'a> Places<'a> {
             }
             at = frame.caller;
         }
-        other.map(|function| (function, wakes))
+        other.map(|location| function(location, false, wakes))
     }
 }
 
