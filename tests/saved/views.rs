@@ -60,6 +60,7 @@ prop_compose! {
         let idle_at = if idle_at { patterns(&["^main$", "pay"]) } else { Vec::new() };
         Settings {
             metric, roll_up, grouping, rename, filters, level, whose, range, idle, idle_at, sort, reverse,
+            inverted: false,
         }
     }
 }

@@ -22,6 +22,8 @@ pub fn write(settings: &Settings) -> Vec<u8> {
         idle_at,
         sort,
         reverse,
+        // A way to read the tree, not what is shown.
+        inverted: _,
     } = settings;
     let regex = |filter: &Filter<regex::Regex>| filter_as(filter, |regex| json!(regex.as_str()));
     let words = json!({

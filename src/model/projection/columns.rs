@@ -65,6 +65,16 @@ impl Columns {
         Columns { figures: Vec::new(), rows: 0, longest: Vec::new(), ..*self }
     }
 
+    /// Returns a copy with the first `rows` rows.
+    pub fn first_rows(&self, rows: usize) -> Columns {
+        Columns {
+            figures: self.figures[..rows * self.width].to_vec(),
+            rows,
+            longest: self.longest.iter().take(rows).copied().collect(),
+            ..*self
+        }
+    }
+
     /// Drops all rows. Their columns and memory serve the next ones.
     pub fn clear(&mut self) {
         self.figures.clear();

@@ -24,6 +24,7 @@
 //! tree, nodes, totals    the tree and its sums; methods, lines, columns: tables
 //! now                    what the threads do now, in all and by group: busy or waiting for work
 //! main_functions         the function of each group that most of its time is spent in
+//! inverted               the tree from the innermost functions to their callers
 //! graph                  the callers and callees of a function
 //! observed               what the threads were found to wait for
 //! row_order, collapse    the order of rows, several calls on one line
@@ -59,6 +60,7 @@ mod holder_words;
 mod holders;
 mod idle;
 mod idle_marks;
+mod inverted;
 mod kernel_entry;
 mod label;
 mod libraries;
@@ -277,6 +279,9 @@ pub struct Projection {
     hottest: OnceLock<Option<Hottest>>,
     alone_in: OnceLock<Option<(u32, u64)>>,
     trend: Option<trend::Trend>,
+    /// The same groups with inverted trees, if they were wanted: roots are the innermost functions,
+    /// and below each stand its callers. It has only groups, nodes, trends and totals.
+    inverted: Option<Box<Projection>>,
 }
 
 impl Projection {
@@ -313,7 +318,13 @@ impl Projection {
             hottest: OnceLock::new(),
             alone_in: OnceLock::new(),
             trend: None,
+            inverted: None,
         }
+    }
+
+    /// Returns the inverted trees, if they were wanted.
+    pub fn inverted(&self) -> Option<&Projection> {
+        self.inverted.as_deref()
     }
 
     /// Returns the flat table; computes it at the first call.
@@ -427,6 +438,7 @@ impl fmt::Debug for Projection {
             .field("now_of_groups", &self.now_of_groups)
             .field("nodes", &nodes.collect::<Vec<_>>())
             .field("methods", &self.methods())
+            .field("inverted", &self.inverted)
             .finish()
     }
 }

@@ -8,8 +8,8 @@ use super::node_waits::LocksOfNodes;
 use super::now::{GroupNow, Now};
 use super::totals::Totals;
 use super::{
-    Busiest, Group, Projection, columns, fact_reader, filter, group, group_parts, holders, locks,
-    observed, rows, shown_stacks, tree, trend, unnamed,
+    Busiest, Group, Projection, columns, fact_reader, filter, group, group_parts, holders, inverted,
+    locks, observed, rows, shown_stacks, tree, trend, unnamed,
 };
 use crate::model::facts::snapshot::{Session, Snapshot, Target};
 use crate::model::projection::settings::{Grouping, Settings};
@@ -50,6 +50,15 @@ struct Rules {
     groups: String,
     /// What is idle.
     idle: String,
+}
+
+/// Returns the nodes in which each thread was seen, as [`Projection::seen`]. `attached`: by cell.
+fn seen_at<'a>(
+    shown: &'a fact_reader::Shown,
+    attached: &'a [u32],
+) -> impl Iterator<Item = (u32, u32)> + 'a {
+    let seen = shown.seen.iter().map(|seen| (seen.thread, attached[seen.cell as usize]));
+    seen.filter(|(_, node)| *node != columns::NONE)
 }
 
 impl Projector {
@@ -163,15 +172,19 @@ impl Projector {
             false => 0,
         };
         let woken = rows.wants_core_row(settings.roll_up);
+        let no_room = settings.inverted.then(|| rows.no_room_row(settings.roll_up));
         let walker = shown_stacks::Walker { tables: &snapshot.tables, settings, rows, verdicts };
         let builder = tree::Builder { walker, woken, stacks, scratch };
         let sums = std::mem::take(&mut shown.sums);
         let trees = builder.build((cells, sums), &order, &heads);
-        let attached =
-            shown.seen.iter().map(|seen| (seen.thread, trees.attached[seen.cell as usize]));
+        let inverted_trees = no_room.map(|no_room| {
+            let walker = shown_stacks::Walker { tables: &snapshot.tables, settings, rows, verdicts };
+            let extra = inverted::Extra { woken, no_room };
+            inverted::build((&walker, stacks), (cells, &trees.nodes), &order, &heads, &extra)
+        });
         let mut seen = std::mem::take(old_seen);
         seen.clear();
-        seen.extend(attached.filter(|(_, node)| *node != columns::NONE));
+        seen.extend(seen_at(&shown, &trees.attached));
 
         let waited = std::mem::take(&mut shown.waited);
         // By rank: the group that it is part of.
@@ -205,15 +218,20 @@ impl Projector {
         let holders = holders::holders(snapshot, rows, verdicts);
         let observed = observed::observed(names, &shown);
         let mut trend = shown.trend.take();
+        let mut inverted_trend = inverted_trees.as_ref().and_then(|_| trend.clone());
+        let group_count = members.len() as u32;
+        let place_of = |attached: &[u32], cell: u32| {
+            let cell_of = &shown.cells[cell as usize];
+            shown.is_shown(cell_of).then(|| match attached[cell as usize] {
+                columns::NONE => member_of(cell_of.group),
+                node => group_count + node,
+            })
+        };
         if let Some(trend) = &mut trend {
-            let group_count = members.len() as u32;
-            trend.place(|cell| {
-                let cell_of = &shown.cells[cell as usize];
-                shown.is_shown(cell_of).then(|| match trees.attached[cell as usize] {
-                    columns::NONE => member_of(cell_of.group),
-                    node => group_count + node,
-                })
-            });
+            trend.place(|cell| place_of(&trees.attached, cell));
+        }
+        if let (Some(trend), Some(trees)) = (&mut inverted_trend, &inverted_trees) {
+            trend.place(|cell| place_of(&trees.attached, cell));
         }
 
         let busiest = shown.busiest.map(|busiest| Busiest {
@@ -237,6 +255,23 @@ impl Projector {
                 first_root: tree.first_root,
             });
         }
+        let inverted = inverted_trees.map(|trees| {
+            let with_root = |(group, tree): (&Group, tree::TreeGroup)| Group {
+                first_root: tree.first_root,
+                ..group.clone()
+            };
+            Box::new(Projection {
+                from: shown.from,
+                till: shown.till,
+                total,
+                groups: groups.iter().zip(trees.groups).map(with_root).collect(),
+                seen: seen_at(&shown, &trees.attached).collect(),
+                nodes: trees.nodes,
+                threads: shown.threads.clone(),
+                trend: inverted_trend,
+                ..Projection::nothing()
+            })
+        });
         let projection = Projection {
             from: shown.from,
             till: shown.till,
@@ -268,6 +303,7 @@ impl Projector {
             hottest: OnceLock::new(),
             alone_in: OnceLock::new(),
             trend,
+            inverted,
         };
         shown.done(facts_scratch, &projection.nodes.owns);
         scratch.attached = trees.attached;

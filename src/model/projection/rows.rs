@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::inverted;
 use super::lines::Places;
 use super::monitor;
 use super::roles::{role_by_name, role_by_place};
@@ -208,6 +209,11 @@ impl Rows {
     /// Returns the row of threads that waited for work and have no core yet.
     pub(super) fn wants_core_row(&mut self, by: RollUp) -> (u32, u32) {
         self.named_row(&Location::named(WANTS_CORE, FrameKind::Marker), by)
+    }
+
+    /// Returns the row that stands for callers without room in the inverted tree.
+    pub(super) fn no_room_row(&mut self, by: RollUp) -> (u32, u32) {
+        self.named_row(&Location::named(inverted::NO_ROOM, FrameKind::Marker), by)
     }
 
     /// Returns the row of what occurs on no stack.

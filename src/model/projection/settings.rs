@@ -232,6 +232,8 @@ pub struct Settings {
     pub idle_at: Vec<regex::Regex>,
     pub sort: SortColumn,
     pub reverse: bool,
+    /// The inverted tree is wanted too.
+    pub inverted: bool,
 }
 
 impl Default for Settings {
@@ -249,6 +251,7 @@ impl Default for Settings {
             idle_at: Vec::new(),
             sort: SortColumn::Total,
             reverse: false,
+            inverted: false,
         }
     }
 }

@@ -6,6 +6,7 @@ mod filters;
 mod findings;
 mod graph;
 mod group_now;
+mod inverted;
 mod kernel_locks;
 mod label;
 mod locks;

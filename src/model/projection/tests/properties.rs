@@ -212,12 +212,12 @@ prop_compose! {
         roll_up in prop::sample::select(&RollUp::ALL[..]),
         grouping in grouping(),
         filters in filters(),
-        (idle, idle_main, reverse) in any::<(bool, bool, bool)>(),
+        (idle, idle_main, reverse, inverted) in any::<(bool, bool, bool, bool)>(),
         sort in prop::sample::select(&SortColumn::ALL[..]),
         level in prop::sample::select(&[Level::Chains, Level::All][..]),
     ) -> Settings {
         let idle_at = if idle_main { patterns(&["^main$"]) } else { Vec::new() };
-        Settings { metric, roll_up, grouping, filters, idle, idle_at, sort, reverse, level, ..Settings::default() }
+        Settings { metric, roll_up, grouping, filters, idle, idle_at, sort, reverse, inverted, level, ..Settings::default() }
     }
 }
 
