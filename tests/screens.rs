@@ -5,6 +5,8 @@
 
 #[path = "screens/fixture.rs"]
 mod fixture;
+#[path = "screens/flame.rs"]
+mod flame;
 #[path = "common/golden.rs"]
 mod golden;
 #[path = "screens/graph.rs"]

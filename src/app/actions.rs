@@ -2,6 +2,7 @@
 
 use super::event::{Counted, Effect, Severity};
 use super::filters::Dialog;
+use super::flame::Move;
 use super::key::Key;
 use super::keymap::{Action, Place};
 use super::list::{List, Step};
@@ -24,7 +25,12 @@ impl AppState {
         let page = match self.place() {
             Place::Help => self.help_rows(),
             Place::Picker => self.picker_rows(),
-            Place::Tree | Place::Methods | Place::Graph | Place::Threads | Place::Waits => rows,
+            Place::Tree
+            | Place::Methods
+            | Place::Graph
+            | Place::Flame
+            | Place::Threads
+            | Place::Waits => rows,
         };
         // One row of the previous page stays on the screen.
         let page = page.saturating_sub(1).max(1);
@@ -84,14 +90,27 @@ impl AppState {
             Action::NextMatch => self.next_match(1),
             Action::PreviousMatch => self.next_match(-1),
             Action::NextFinding => self.next_finding(),
-            Action::TreeView => self.view.set_pane(Pane::Tree, rows),
+            Action::TreeView => self.show_tree(),
             Action::MethodsView => self.view.set_pane(Pane::Methods, rows),
             Action::GraphView => self.show_graph(),
             Action::GraphBack => self.graph_back(),
+            Action::FlameView => self.view.set_pane(Pane::Flame, rows),
+            Action::BarLeft => self.view.go_to_bar(Move::Left, rows),
+            Action::BarRight => self.view.go_to_bar(Move::Right, rows),
+            Action::ZoomOut => self.zoom_out(),
+            Action::FlameColors => {
+                self.view.flame.by_state = !self.view.flame.by_state;
+                self.say(match self.view.flame.by_state {
+                    true => "colours say what the threads did",
+                    false => "colours say whose code it is",
+                });
+            }
+            Action::Invert => self.invert(),
             Action::ThreadsView => self.view.set_pane(Pane::Threads, rows),
             Action::WaitsView => self.view.set_pane(Pane::Waits, rows),
             Action::NextView => match next(&Pane::ALL, self.view.pane) {
                 Pane::Graph => self.show_graph(),
+                Pane::Tree => self.show_tree(),
                 pane => self.view.set_pane(pane, rows),
             },
             Action::NextRollUp => {
@@ -169,7 +188,11 @@ impl AppState {
                 if self.overlay.take().is_none() {
                     match pending {
                         true => self.time_cursor = None,
-                        false => self.view.search = None,
+                        false if self.view.search.take().is_some() => {}
+                        false if self.view.pane == Pane::Flame => {
+                            self.view.zoom_out_fully(rows);
+                        }
+                        false => {}
                     }
                 }
             }
@@ -337,9 +360,7 @@ impl AppState {
             return;
         };
         self.next_finding = (self.next_finding + 1) % nodes.len();
-        let rows = usize::from(self.layout().rows);
-        self.view.set_pane(Pane::Tree, rows);
-        self.view.go_to(*node, rows);
+        self.go_to(*node);
     }
 
     fn next_match(&mut self, step: isize) {

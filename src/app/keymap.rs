@@ -36,6 +36,12 @@ pub enum Action {
     MethodsView,
     GraphView,
     GraphBack,
+    FlameView,
+    BarLeft,
+    BarRight,
+    ZoomOut,
+    FlameColors,
+    Invert,
     ThreadsView,
     WaitsView,
     NextView,
@@ -76,6 +82,7 @@ pub enum Place {
     Tree,
     Methods,
     Graph,
+    Flame,
     Threads,
     Waits,
     Picker,
@@ -83,10 +90,11 @@ pub enum Place {
 }
 
 impl Place {
-    pub const ALL: [Place; 7] = [
+    pub const ALL: [Place; 8] = [
         Place::Tree,
         Place::Methods,
         Place::Graph,
+        Place::Flame,
         Place::Threads,
         Place::Waits,
         Place::Picker,
@@ -115,14 +123,26 @@ pub struct Hint {
     pub word: &'static str,
 }
 
-const VIEWS: &[Place] = &[Place::Tree, Place::Methods, Place::Graph, Place::Threads, Place::Waits];
+const VIEWS: &[Place] =
+    &[Place::Tree, Place::Methods, Place::Graph, Place::Flame, Place::Threads, Place::Waits];
+/// The views whose rows have an order that can be chosen.
+const SORTED: &[Place] = &[Place::Tree, Place::Methods, Place::Graph, Place::Threads, Place::Waits];
+const FLAME: &[Place] = &[Place::Flame];
+const TREES: &[Place] = &[Place::Tree, Place::Flame];
 const TABLES: &[Place] = &[Place::Tree, Place::Methods, Place::Threads];
 const GRAPH: &[Place] = &[Place::Graph];
 const LISTS: &[Place] = &Place::ALL;
 const TREE: &[Place] = &[Place::Tree];
 const PICKER: &[Place] = &[Place::Picker];
-const NOT_PICKER: &[Place] =
-    &[Place::Tree, Place::Methods, Place::Graph, Place::Threads, Place::Waits, Place::Help];
+const NOT_PICKER: &[Place] = &[
+    Place::Tree,
+    Place::Methods,
+    Place::Graph,
+    Place::Flame,
+    Place::Threads,
+    Place::Waits,
+    Place::Help,
+];
 
 const MOVE: &str = "Move";
 const SHOW: &str = "Show";
@@ -174,7 +194,7 @@ pub const TABLE: &[Binding] = &[
     bind(&[Key::Home, Char('g')], Action::First, LISTS, MOVE, "first row, and stay at the top"),
     bind(&[Key::End, Char('G')], Action::Last, LISTS, MOVE, "last row"),
     bind(&[Key::Right, Char('+')], Action::Expand, TREE, MOVE, "expand the row"),
-    bind(&[Key::Enter], Action::Open, VIEWS, MOVE, "expand; open row: to its lock's holder; method: graph; threads: only these; waits: tree"),
+    bind(&[Key::Enter], Action::Open, VIEWS, MOVE, "expand; open row: to its lock's holder; method: graph; bar: zoom; threads: these; wait: row"),
     bind(&[Key::Left, Char('-')], Action::Collapse, TREE, MOVE, "collapse the row; on a leaf or a closed row: go to its parent"),
     bind(&[Char('E')], Action::ExpandHottest, TREE, MOVE, "expand the hottest path below the row"),
     bind(&[Char('C')], Action::CollapseAll, TREE, MOVE, "collapse all; again: as it was before"),
@@ -186,12 +206,18 @@ pub const TABLE: &[Binding] = &[
     bind(&[Char('2')], Action::MethodsView, VIEWS, SHOW, "methods: one row per function, all its callers summed"),
     bind(&[Char('3')], Action::GraphView, VIEWS, SHOW, "graph: the row's function, its callers above it, its callees below"),
     bind(&[Key::Backspace], Action::GraphBack, GRAPH, SHOW, "graph: the function that was in the middle before"),
+    bind(&[Char('4')], Action::FlameView, VIEWS, SHOW, "flame graph: a bar per call, as wide as its share of the time, callees below"),
+    bind(&[Key::Left], Action::BarLeft, FLAME, SHOW, "flame: the bar to the left (up: its caller; down: its widest callee)"),
+    bind(&[Key::Right], Action::BarRight, FLAME, SHOW, "flame: the bar to the right"),
+    bind(&[Key::Backspace], Action::ZoomOut, FLAME, SHOW, "flame: zoom out to the caller (Esc: all the way)"),
+    bind(&[Char('s')], Action::FlameColors, FLAME, SHOW, "flame: colours say whose code it is, or its threads' state"),
+    bind(&[Char('v')], Action::Invert, TREES, SHOW, "tree, flame: the innermost functions first, their callers below; again: callers first"),
     bind(&[Char('5')], Action::ThreadsView, VIEWS, SHOW, "threads: a row per group, or with t per thread; Enter shows only that one"),
     bind(&[Char('7')], Action::WaitsView, VIEWS, SHOW, "waits: the locks that were waited for, then the long waits one by one"),
     bind(&[Key::Tab], Action::NextView, VIEWS, SHOW, "next view").hint(12, "view"),
     bind(&[Char('m')], Action::NextMetric, VIEWS, SHOW, "metric: wall, cpu, off (wall without cpu)").hint(4, "metric"),
     bind(&[Char('P')], Action::CpuBySelf, VIEWS, SHOW, "metric cpu, sorted by self time, as in top").hint(7, "cpu"),
-    bind(&[Char('s')], Action::SortSelfTotal, VIEWS, SHOW, "sort by self time or by total time; waits: the longest or the latest first"),
+    bind(&[Char('s')], Action::SortSelfTotal, SORTED, SHOW, "sort by self time or by total time; waits: the longest or the latest first"),
     bind(&[Char('<')], Action::SortLeft, TABLES, SHOW, "sort by the column to the left"),
     bind(&[Char('>')], Action::SortRight, TABLES, SHOW, "sort by the column to the right"),
     bind(&[Char('R')], Action::SortReverse, TABLES, SHOW, "reverse the order"),

@@ -13,6 +13,7 @@
 //! explain, insight, title         the line about the selected row; those of the header
 //! short_names  names of functions in rows
 //! history_line, time_cursor, time_range   the history line; going to a part of history
+//! flame, zooming   bars of calls; moving and zooming there, turning trees around
 //! wakers     who woke the threads of a row
 //! looked_up  waits and wakeups that saved files keep
 //! trends     time of the visible rows over the range
@@ -22,6 +23,7 @@ pub mod call_graph;
 pub mod event;
 pub mod explain;
 pub mod filters;
+pub mod flame;
 pub mod help;
 pub mod history_line;
 pub mod insight;
@@ -53,6 +55,7 @@ pub mod wait_list;
 pub mod wait_words;
 pub mod wakers;
 mod walking;
+mod zooming;
 
 mod actions;
 
@@ -234,6 +237,7 @@ impl AppState {
             Input::Mouse(mouse) => return self.mouse(mouse),
             Input::Resize { width, height } => {
                 (self.width, self.height) = (width, height);
+                self.view.resize(width, usize::from(self.layout().rows));
                 self.keep_on_screen();
                 if self.has_room_for_trends() && !self.view.asked_for_trends {
                     self.project();
@@ -320,6 +324,7 @@ impl AppState {
                 Pane::Tree => Place::Tree,
                 Pane::Methods => Place::Methods,
                 Pane::Graph => Place::Graph,
+                Pane::Flame => Place::Flame,
                 Pane::Threads => Place::Threads,
                 Pane::Waits => Place::Waits,
             },
@@ -471,7 +476,8 @@ impl AppState {
         }
         let line = mouse.row.wrapping_sub(layout.rows_from());
         if mouse.row >= layout.rows_from() && line < layout.rows {
-            self.view.press(usize::from(line), usize::from(layout.rows));
+            let cell = (usize::from(line), mouse.column);
+            self.view.press(cell, usize::from(layout.rows));
         }
     }
 

@@ -15,19 +15,17 @@ impl AppState {
             (Pane::Tree, _) => {}
             (Pane::Methods, _) => return self.show_graph(),
             (Pane::Graph, _) => return self.walk(),
+            (Pane::Flame, _) => return self.view.zoom_in(rows),
             (Pane::Threads, _) => return self.only_this_group(rows),
             (Pane::Waits, None) => return self.say("no row of the tree is this wait's"),
-            (Pane::Waits, Some(node)) => {
-                self.view.set_pane(Pane::Tree, rows);
-                return self.view.go_to(node, rows);
-            }
+            (Pane::Waits, Some(node)) => return self.go_to(node),
         }
         let holder = match self.view.selected_row() {
             Some(row) if row.fold != Fold::Closed => wait_chain::holder_of_row(&self.view),
             _ => None,
         };
         match holder {
-            Some(node) => self.view.go_to(node, rows),
+            Some(node) => self.go_to(node),
             None => self.view.expand(rows),
         }
     }

@@ -9,6 +9,8 @@ pub enum Pane {
     Methods,
     /// One function, with its callers and callees.
     Graph,
+    /// Bars as wide as their share of the time, callees below their callers.
+    Flame,
     /// One row per thread or group of threads.
     Threads,
     /// Locks, and long waits one by one.
@@ -17,5 +19,6 @@ pub enum Pane {
 
 impl Pane {
     /// All panes, in the order of their keys.
-    pub const ALL: [Pane; 5] = [Pane::Tree, Pane::Methods, Pane::Graph, Pane::Threads, Pane::Waits];
+    pub const ALL: [Pane; 6] =
+        [Pane::Tree, Pane::Methods, Pane::Graph, Pane::Flame, Pane::Threads, Pane::Waits];
 }

@@ -75,7 +75,8 @@ impl Tree<'_> {
 
     /// Returns the callee on whose line the call is drawn. A callee too light to be drawn is none.
     pub fn link(&self, node: u32) -> Option<u32> {
-        if !self.is_short() {
+        // An inverted chain would be named by its outermost caller.
+        if !self.is_short() || self.settings.inverted {
             return None;
         }
         swallowed_by(&self.ordered, node).filter(|callee| self.is_shown(*callee))

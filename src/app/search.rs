@@ -20,6 +20,9 @@ impl View {
     /// it. Returns false if there is none.
     pub fn next_match(&mut self, step: isize, height: usize) -> bool {
         let Some(search) = self.search.clone() else { return false };
+        if self.pane == Pane::Flame {
+            return self.next_matching_bar(&search, step, height);
+        }
         if self.pane != Pane::Tree {
             let (list, rows) = self.rows_of_pane();
             let found: Vec<usize> = (0..rows).filter(|at| self.is_match(*at, &search)).collect();
@@ -48,7 +51,7 @@ impl View {
     fn is_match(&self, at: usize, search: &Regex) -> bool {
         let function = |location: &Location| search.is_match(&location.function);
         match self.pane {
-            Pane::Tree => false,
+            Pane::Tree | Pane::Flame => false,
             Pane::Methods => function(self.method_location(self.methods.rows[at])),
             Pane::Graph => {
                 let row = self.graph.list.rows[at];
@@ -86,14 +89,15 @@ impl View {
     }
 
     /// Opens all rows above the path's, and the line of small rows that hides it.
-    fn open_above(&mut self, path: &Path) {
+    pub(super) fn open_above(&mut self, path: &Path) {
         let mut above = path.clone();
         above.frames.pop();
         self.expanded.open(&above);
-        let Some((group, nodes)) = path.find(&self.projection, &self.shown) else { return };
+        let trees = self.trees();
+        let Some((group, nodes)) = path.find(trees, &self.shown) else { return };
         let ordered = self.ordered();
         let metric = self.shown.metric;
-        if is_small(&ordered, self.projection.groups[group as usize].total.value(metric)) {
+        if is_small(&ordered, trees.groups[group as usize].total.value(metric)) {
             self.expanded.small_groups = true;
             return;
         }
@@ -116,10 +120,10 @@ impl View {
     /// cursor's place.
     fn matches(&self, search: &Regex) -> (Vec<(usize, Found)>, usize) {
         let selected = self.selected.as_ref().and_then(|p| {
-            let (group, nodes) = p.find(&self.projection, &self.shown)?;
+            let (group, nodes) = p.find(self.trees(), &self.shown)?;
             Some((group, nodes.last().copied()))
         });
-        let projection = &self.projection;
+        let projection = self.trees();
         // Only paths to matches and to the cursor are visited in order, so nothing else has to be
         // sorted.
         let mut matches = Vec::with_capacity(projection.node_count() as usize);
@@ -186,8 +190,8 @@ struct Found {
 impl Found {
     fn path(&self, view: &View) -> Path {
         match self.node {
-            None => Path::of_group(&view.projection, self.group, &view.settings),
-            Some(node) => Path::of_node(&view.projection, self.group, node, &view.settings),
+            None => Path::of_group(view.trees(), self.group, &view.settings),
+            Some(node) => Path::of_node(view.trees(), self.group, node, &view.settings),
         }
     }
 }

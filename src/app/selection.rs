@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use super::call_graph::GraphRow;
+use super::flame::BarOf;
 use super::pane::Pane;
 use super::rows::{Row, What};
 use super::view::View;
 use super::wait_list::WaitRow;
 use crate::model::facts::tables::Location;
-use crate::model::projection::{NeighbourOf, Totals};
+use crate::model::projection::{NeighbourOf, Projection, Totals};
 use crate::model::vocabulary::role::Role;
 
 impl View {
@@ -28,15 +29,34 @@ impl View {
                     NeighbourOf::Thread | NeighbourOf::Entry(_) => None,
                 },
             },
-            Pane::Tree | Pane::Threads | Pane::Waits => None,
+            Pane::Tree | Pane::Flame | Pane::Threads | Pane::Waits => None,
         }
     }
 
-    /// Returns the group of the row under the cursor, in the tree and in the view of threads.
+    /// Returns what the row of the tree, or the bar, under the cursor stands for; `None` in another
+    /// view.
+    pub fn selected_what(&self) -> Option<What> {
+        match self.pane {
+            Pane::Flame => self.flame.selected()?.of.what(),
+            _ => self.selected_row().map(|row| row.what),
+        }
+    }
+
+    /// Returns the group of the row under the cursor, in the tree, the flame graph and the view of
+    /// threads.
     pub fn selected_group(&self) -> Option<u32> {
         match self.pane {
             Pane::Threads => self.threads.selected(),
+            Pane::Flame => self.flame.selected()?.group,
             _ => self.selected_row()?.group,
+        }
+    }
+
+    /// Returns the projection that the node under the cursor belongs to.
+    pub fn selected_in(&self) -> &Projection {
+        match self.pane {
+            Pane::Tree | Pane::Flame => self.trees(),
+            _ => &self.projection,
         }
     }
 
@@ -48,7 +68,7 @@ impl View {
     /// Returns the node under the cursor; `None` on a group, and on a method.
     pub fn selected_node(&self) -> Option<u32> {
         match self.pane {
-            Pane::Tree => match self.selected_row()?.what {
+            Pane::Tree | Pane::Flame => match self.selected_what()? {
                 What::Node(node) => Some(node),
                 What::Group(_) | What::Small(_) | What::SmallGroups => None,
             },
@@ -74,7 +94,10 @@ impl View {
     pub fn selected_location(&self) -> Option<&Arc<Location>> {
         match self.selected_method() {
             Some(method) => Some(self.method_location(method)),
-            None => self.selected_node().map(|node| self.node_location(node)),
+            None => {
+                let node = self.selected_node()?;
+                Some(self.selected_in().location(node, self.shown.metric))
+            }
         }
     }
 
@@ -83,7 +106,7 @@ impl View {
         let location = self.selected_location()?.clone();
         let role = match self.selected_method() {
             Some(method) => self.method(method).role,
-            None => self.projection.role(self.selected_node()?),
+            None => self.selected_in().role(self.selected_node()?),
         };
         Some((location, role == Role::App))
     }
@@ -100,6 +123,9 @@ impl View {
         if let Some(method) = self.selected_method() {
             return Some(self.method(method).total);
         }
+        if self.pane == Pane::Flame {
+            return Some(self.bar_totals(self.flame.selected()?.of).0);
+        }
         Some(self.row_totals(self.selected_row()?).0)
     }
 
@@ -108,13 +134,22 @@ impl View {
         if matches!(self.pane, Pane::Methods | Pane::Graph) {
             return self.selected_location().into_iter().collect();
         }
-        let mut at = self.selected_node();
-        let mut stack = Vec::new();
-        while let Some(node) = at {
-            stack.push(self.node_location(node));
-            at = self.projection.parent(node);
+        let trees = self.selected_in();
+        let above = |node: &u32| trees.parent(*node);
+        let nodes = std::iter::successors(self.selected_node(), above);
+        let mut stack: Vec<_> = nodes.map(|node| trees.location(node, self.shown.metric)).collect();
+        if self.shown.inverted && matches!(self.pane, Pane::Tree | Pane::Flame) {
+            stack.reverse();
         }
         stack
+    }
+
+    /// Returns total and self time of a bar.
+    pub fn bar_totals(&self, of: BarOf) -> (Totals, Totals) {
+        match of.what() {
+            None => (self.trees().total, Totals::default()),
+            Some(what) => self.totals_of(what, None),
+        }
     }
 
     /// Returns the calls that are folded into the line under the cursor, outermost first.

@@ -7,6 +7,7 @@ use regex::Regex;
 
 use super::call_graph::GraphView;
 use super::event::Request;
+use super::flame::{Flame, Move};
 use super::list::{List, Step};
 use super::method_list::{self, MethodList};
 use super::pane::Pane;
@@ -47,6 +48,8 @@ pub struct View {
     /// `None`: the first row, whatever it is.
     pub(super) selected: Option<Path>,
     pub(super) expanded: Expanded,
+    /// What was expanded and selected in the upright trees.
+    pub(super) before_inversion: Option<(Expanded, Option<Path>)>,
     /// The rows that `C` collapsed.
     before_collapse: Option<Expanded>,
     /// Rows that were opened by themselves stay open.
@@ -59,6 +62,9 @@ pub struct View {
     pub pane: Pane,
     pub methods: MethodList,
     pub graph: GraphView,
+    pub flame: Flame,
+    /// Cells of the screen.
+    pub(super) width: u16,
     pub threads: ThreadList,
     pub wait_list: WaitList,
     pub short_names: bool,
@@ -84,6 +90,7 @@ impl View {
             tree: List::default(),
             selected: None,
             expanded: Expanded::default(),
+            before_inversion: None,
             before_collapse: None,
             settled: false,
             touched: false,
@@ -91,6 +98,8 @@ impl View {
             pane: Pane::Tree,
             methods: MethodList::default(),
             graph: GraphView::default(),
+            flame: Flame::default(),
+            width: 80,
             threads: ThreadList::default(),
             wait_list: WaitList::default(),
             short_names: true,
@@ -153,13 +162,32 @@ impl View {
             Pane::Tree => {}
             Pane::Methods => self.methods.read(&self.projection, &self.shown, height),
             Pane::Graph => self.graph.read(&self.projection, &self.shown, height),
+            Pane::Flame => self.read_flame(height),
             Pane::Threads => self.threads.read(&self.projection, &self.shown, height),
             Pane::Waits => self.wait_list.read(&self.projection, height),
         }
     }
 
+    fn read_flame(&mut self, height: usize) {
+        let trees = match self.projection.inverted() {
+            Some(inverted) if self.shown.inverted => inverted,
+            _ => &self.projection,
+        };
+        let selected = self.selected.as_ref();
+        self.flame.read(trees, &self.shown, selected, (self.width, height));
+    }
+
+    /// Returns the trees that are displayed: upright or inverted.
+    pub fn trees(&self) -> &Projection {
+        match self.projection.inverted() {
+            Some(inverted) if self.shown.inverted => inverted,
+            _ => &self.projection,
+        }
+    }
+
+    /// Returns the displayed trees in the order of their rows.
     pub(super) fn ordered(&self) -> Ordered<'_> {
-        self.projection.ordered(&self.shown)
+        self.trees().ordered(&self.shown)
     }
 
     /// Returns the method of a row of [`View::method_rows`].
@@ -171,6 +199,7 @@ impl View {
         self.method(method).location(self.shown.metric)
     }
 
+    /// Returns the location of a node of the upright trees.
     pub fn node_location(&self, node: u32) -> &Arc<Location> {
         self.projection.location(node, self.shown.metric)
     }
@@ -218,8 +247,8 @@ impl View {
 
     fn path(&self, row: &Row) -> Path {
         let Some(group) = row.group else { return Path::of_small_groups() };
-        let of_group = || Path::of_group(&self.projection, group, &self.shown);
-        let of_node = |node| Path::of_node(&self.projection, group, node, &self.shown);
+        let of_group = || Path::of_group(self.trees(), group, &self.shown);
+        let of_node = |node| Path::of_node(self.trees(), group, node, &self.shown);
         match row.what {
             What::Group(_) => of_group(),
             What::Node(node) => of_node(node),
@@ -237,7 +266,7 @@ impl View {
                 return found;
             }
         }
-        let Some((group, nodes)) = path.find(&self.projection, &self.shown) else {
+        let Some((group, nodes)) = path.find(self.trees(), &self.shown) else {
             return Some(self.tree.cursor);
         };
         let row_of = |what| self.rows.iter().position(|r| r.what == what);
@@ -264,7 +293,13 @@ impl View {
 
     /// Returns total and self time of a line of the tree.
     pub fn row_totals(&self, row: &Row) -> (Totals, Totals) {
-        let projection = &self.projection;
+        self.totals_of(row.what, row.group)
+    }
+
+    /// Returns total and self time of what a line or a bar stands for. `group`: of the line of
+    /// small rows of a group.
+    pub(super) fn totals_of(&self, what: What, group: Option<u32>) -> (Totals, Totals) {
+        let projection = self.trees();
         let sum = |parts: &mut dyn Iterator<Item = Totals>| {
             let mut sum = Totals::default();
             parts.for_each(|part| sum.add(&part));
@@ -275,7 +310,7 @@ impl View {
             let total = sum(&mut tree.small(nodes).map(|node| projection.total(node)));
             (total, Totals::default())
         };
-        match row.what {
+        match what {
             What::Group(group) => {
                 let group = &projection.groups[group as usize];
                 (group.total, group.own)
@@ -286,7 +321,7 @@ impl View {
             }
             What::Small(Some(node)) => of_small(projection.children(node)),
             What::Small(None) => {
-                let group = row.group.and_then(|group| projection.groups.get(group as usize));
+                let group = group.and_then(|group| projection.groups.get(group as usize));
                 group.map(|group| of_small(projection.roots(group))).unwrap_or_default()
             }
             What::SmallGroups => {
@@ -332,10 +367,15 @@ impl View {
                 let visible = self.threads.rows.iter().skip(top).take(height);
                 (top, visible.map(|group| RowOf::Groups(vec![*group])).collect())
             }
-            Pane::Graph | Pane::Waits => return,
+            Pane::Graph | Pane::Flame | Pane::Waits => return,
         };
+        let of = match self.pane {
+            Pane::Tree if self.shown.inverted => self.projection.inverted(),
+            _ => None,
+        };
+        let of = of.unwrap_or(&self.projection);
         let resolution = self.snapshot.as_ref().map_or(0, |snapshot| snapshot.resolution());
-        self.trends.read(&self.projection, self.shown.metric, resolution, (top, rows));
+        self.trends.read(of, self.shown.metric, resolution, (top, rows));
     }
 
     pub fn step(&mut self, step: Step, height: usize) {
@@ -353,6 +393,17 @@ impl View {
                 let key = |group| Some(thread_list::key(group, projection, shown));
                 self.threads.step(step, key, height);
             }
+            Pane::Flame => self.go_to_bar(
+                match step {
+                    Step::Up(count) => Move::Out(count),
+                    Step::Down(count) => Move::In(count),
+                    Step::First => Move::First,
+                    Step::Last => Move::Last,
+                    // Bars are chosen by their place.
+                    Step::To(_) => return,
+                },
+                height,
+            ),
             Pane::Waits => self.wait_list.list.step(step, |row| Some(row.key(projection)), height),
             Pane::Tree => {
                 self.tree.step(step, self.rows.len(), height);
@@ -366,7 +417,10 @@ impl View {
     }
 
     /// Handles a mouse press on a line of the rows.
-    pub fn press(&mut self, line: usize, height: usize) {
+    pub fn press(&mut self, (line, column): (usize, u16), height: usize) {
+        if self.pane == Pane::Flame {
+            return self.press_bar((line, column), height);
+        }
         let (list, rows) = self.rows_of_pane();
         let row = list.top + line;
         if row >= rows {
@@ -390,6 +444,7 @@ impl View {
             Pane::Tree => (&self.tree, self.rows.len()),
             Pane::Methods => (&self.methods.list, self.methods.rows.len()),
             Pane::Graph => (&self.graph.list.list, self.graph.list.rows.len()),
+            Pane::Flame => (&self.flame.list, self.flame.lines.len()),
             Pane::Threads => (&self.threads.list, self.threads.rows.len()),
             Pane::Waits => (&self.wait_list.list.list, self.wait_list.list.rows.len()),
         }
@@ -399,8 +454,17 @@ impl View {
         self.tree.show(self.rows.len(), height);
         self.methods.list.show(self.methods.rows.len(), height);
         self.graph.list.list.show(self.graph.list.rows.len(), height);
+        self.flame.list.show(self.flame.lines.len(), height);
         self.threads.list.show(self.threads.rows.len(), height);
         self.wait_list.list.list.show(self.wait_list.list.rows.len(), height);
+    }
+
+    /// Notes the width of the screen, in cells.
+    pub(super) fn resize(&mut self, width: u16, height: usize) {
+        self.width = width;
+        if self.pane == Pane::Flame {
+            self.read_flame(height);
+        }
     }
 
     pub fn set_pane(&mut self, pane: Pane, height: usize) {
@@ -447,19 +511,19 @@ impl View {
         let mut path = self.path(&row);
         self.expanded.open(&path);
         let mut below = match row.what {
-            What::Group(group) => self.projection.roots(&self.projection.groups[group as usize]),
-            What::Node(node) => self.projection.children(node),
+            What::Group(group) => self.trees().roots(&self.trees().groups[group as usize]),
+            What::Node(node) => self.trees().children(node),
             What::Small(_) | What::SmallGroups => return self.reshape(height),
         };
         let resolution = self.snapshot.as_ref().map_or(0, |snapshot| snapshot.resolution());
         let (metric, shown) = (self.shown.metric, self.projection.total);
         // What is not certain is not worth entering.
         let is_certain = |node: &u32| {
-            !confidence(&self.projection.total(*node), &shown, metric, resolution).unresolved
+            !confidence(&self.trees().total(*node), &shown, metric, resolution).unresolved
         };
         while let Some(node) = heaviest(&self.ordered(), below).filter(is_certain) {
-            path.frames.push(RowKey::of(self.projection.name(node), self.shown.roll_up));
-            below = self.projection.children(node);
+            path.frames.push(RowKey::of(self.trees().name(node), self.shown.roll_up));
+            below = self.trees().children(node);
         }
         // Opens all rows above it too.
         self.expanded.open(&path);

@@ -41,7 +41,7 @@ pub struct Wakers {
 pub fn row_threads(view: &View) -> Option<RowThreads> {
     let projection = &view.projection;
     let of_group = |group: u32| projection.groups[group as usize].threads.iter().map(|t| t.thread);
-    let (title, keys): (String, Vec<_>) = match view.selected_row().map(|row| row.what) {
+    let (title, keys): (String, Vec<_>) = match view.selected_what() {
         _ if view.pane == Pane::Waits => match view.selected_wait()? {
             WaitRow::Lock(_) => return None,
             WaitRow::Wait(at) => {
@@ -63,12 +63,12 @@ pub fn row_threads(view: &View) -> Option<RowThreads> {
             (projection.groups[group as usize].name.to_string(), of_group(group).collect())
         }
         Some(What::Node(node)) => {
-            let location = view.node_location(node);
+            let location = view.selected_location()?;
             let title = match location.kind {
                 FrameKind::Thread => location.function.to_string(),
                 _ => short_names::short(location, view.shown.roll_up).into_owned(),
             };
-            (title, projection.threads_in(&|of| of == node))
+            (title, view.selected_in().threads_in(&|of| of == node))
         }
         Some(What::Small(_) | What::SmallGroups) | None => return None,
     };

@@ -12,18 +12,19 @@ use crate::model::projection::{Neighbour, NeighbourOf};
 impl View {
     /// Returns the function of the row under the cursor; of what a function calls elsewhere, the
     /// function.
-    fn function_of_row(&self) -> Option<RowKey> {
+    pub(super) fn function_of_row(&self) -> Option<RowKey> {
         let key = |location: &Location| RowKey::of(location, self.shown.roll_up);
         if let Some(method) = self.selected_method() {
             return Some(method_list::key(method, &self.projection, &self.shown));
         }
         let mut at = self.selected_node();
         while let Some(node) = at {
-            let location = self.node_location(node);
-            if !self.projection.is_entry(node) && location.kind != FrameKind::Thread {
+            let trees = self.selected_in();
+            let location = trees.location(node, self.shown.metric);
+            if !trees.is_entry(node) && location.kind != FrameKind::Thread {
                 return Some(key(location));
             }
-            at = self.projection.parent(node);
+            at = trees.parent(node);
         }
         None
     }

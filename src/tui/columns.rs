@@ -6,6 +6,7 @@ use ratatui::style::Style;
 use super::text::{Pen, average, count, milliseconds, percent};
 use super::theme::Theme;
 use crate::app::AppState;
+use crate::app::pane::Pane;
 use crate::model::projection::settings::{Metric, RollUp, Settings, SortColumn};
 use crate::model::projection::{RowTrend, SLICES, Totals, confidence};
 
@@ -133,10 +134,13 @@ impl Columns {
             let sorted = column.sorted_by() == Some(settings.sort);
             let style = if sorted { theme.bold() } else { theme.title() };
             let title = match column {
-                Name => heading(settings.roll_up),
-                column => column.title(&app.view.shown),
+                Name if app.view.pane == Pane::Tree && app.view.shown.inverted => {
+                    format!("WHERE, {}CALLED BY", theme.glyphs.called_by)
+                }
+                Name => heading(settings.roll_up).to_owned(),
+                column => column.title(&app.view.shown).to_owned(),
             };
-            let title = if sorted { format!("{arrow}{title}") } else { title.to_string() };
+            let title = if sorted { format!("{arrow}{title}") } else { title };
             match column {
                 Total => pen.put_right(&title, column.width() - 1, style).space(1),
                 Trend | Bar | State => pen.space(1).put_left(&title, column.width() - 1, style),

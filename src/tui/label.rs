@@ -130,6 +130,13 @@ fn text(location: &Location, name: Name, app: &AppState) -> String {
     if of_kernel { format!("{name}{OF_KERNEL}") } else { name.into_owned() }
 }
 
+/// Returns a function's name in at most `cells`.
+pub fn name(location: &Location, cells: usize, app: &AppState, theme: &Theme) -> String {
+    let short = text(location, Name::Short, app);
+    let name = if width(&short) <= cells { short } else { text(location, Name::Shortest, app) };
+    cut_end(&name, cells, theme.glyphs.cut).into_owned()
+}
+
 /// Writes `text` and pads it to `cells`; marks the search's matches.
 pub fn put_found(
     pen: &mut Pen<'_>,

@@ -8,6 +8,7 @@
 //! columns    TOTAL%  SELF%  THR  CPU STATE     FUNCTION, :line
 //! tree         84.1    0.0  6.1  2.0 io  62%  ▾ http-nio-exec-               12 threads
 //! graph      in its place: one function with its callers and callees
+//! flame      in its place: bars as wide as their share of the time
 //! threads    in its place: one row per thread or group
 //! waits      in its place: locks, and long waits one by one
 //! methods      51.7   49.9  3.8  0.1 io  98%    PgStatement.executeQuery           :154
@@ -29,6 +30,7 @@ pub mod theme;
 
 mod columns;
 mod explain;
+mod flame;
 mod footer;
 mod graph;
 mod header;
@@ -113,6 +115,7 @@ fn draw_view(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme) {
             Columns::new(screen.width, app.view.has_trends()).titles(pen, app, theme);
         }
         Pane::Graph => graph::titles(pen, app, theme),
+        Pane::Flame => flame::titles(pen, app, theme),
         Pane::Threads => threads::titles(pen, app, theme),
         Pane::Waits => waits::titles(pen, app, theme),
     }
@@ -120,6 +123,7 @@ fn draw_view(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme) {
         Pane::Tree => tree::draw(buffer, rows, app, theme),
         Pane::Methods => methods::draw(buffer, rows, app, theme),
         Pane::Graph => graph::draw(buffer, rows, app, theme),
+        Pane::Flame => flame::draw(buffer, rows, app, theme),
         Pane::Threads => threads::draw(buffer, rows, app, theme),
         Pane::Waits => waits::draw(buffer, rows, app, theme),
     }
@@ -127,6 +131,7 @@ fn draw_view(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme) {
         Pen::new(buffer, rows, 0).space(1).put(text, theme.dim());
     }
     match app.view.pane {
+        Pane::Flame => flame::explain(buffer, about, app, theme),
         Pane::Waits => waits::explain(&mut Pen::new(buffer, about, 0), app, theme),
         _ => explain::draw(buffer, about, app, theme),
     }

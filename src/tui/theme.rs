@@ -9,6 +9,7 @@ use crate::config::Screen;
 use crate::model::facts::snapshot::Session;
 use crate::model::facts::tables::FrameKind;
 use crate::model::vocabulary::frame::Ns;
+use crate::model::vocabulary::role::Role;
 use crate::model::vocabulary::state::State;
 
 /// How everything is drawn.
@@ -28,6 +29,10 @@ pub struct Glyphs {
     pub hangs: &'static str,
     /// Between a function and what it calls.
     pub calls: &'static str,
+    /// Before a caller, where callers stand below what they call.
+    pub called_by: &'static str,
+    /// Where a bar of the flame graph begins.
+    pub edge: &'static str,
     pub cut: &'static str,
     pub descending: &'static str,
     pub ascending: &'static str,
@@ -45,6 +50,8 @@ static UNICODE: Glyphs = Glyphs {
     closed: "▸",
     hangs: "╰",
     calls: "› ",
+    called_by: "‹ ",
+    edge: "▏",
     cut: "…",
     descending: "▾",
     ascending: "▴",
@@ -58,6 +65,8 @@ static ASCII: Glyphs = Glyphs {
     closed: ">",
     hangs: "`",
     calls: "> ",
+    called_by: "< ",
+    edge: "|",
     cut: ".",
     descending: "v",
     ascending: "^",
@@ -149,6 +158,31 @@ impl Theme {
             FrameKind::Marker => self.dim(),
             FrameKind::Thread => self.group(),
         }
+    }
+
+    /// Returns the style of a bar whose colour says whose code it is.
+    pub fn bar_of_role(&self, role: Role) -> Style {
+        self.paper(match role {
+            Role::App => Color::Yellow,
+            Role::Library => Color::Cyan,
+            Role::Runtime => Color::Blue,
+            Role::Kernel => Color::Magenta,
+            Role::Wait => Color::Gray,
+            Role::Marker => Color::DarkGray,
+        })
+    }
+
+    /// Returns the style of a bar whose colour says what the threads did.
+    pub fn bar_of_state(&self, state: State) -> Style {
+        match self.state(state).fg {
+            Some(color) => self.paper(color),
+            None => self.plain(),
+        }
+    }
+
+    /// Returns black letters on this colour, or plain ones.
+    fn paper(&self, color: Color) -> Style {
+        if self.color { Style::new().fg(Color::Black).bg(color) } else { Style::new() }
     }
 
     pub fn severity(&self, severity: Severity) -> Style {

@@ -34,7 +34,7 @@ fn draw_row(
     app: &AppState,
     theme: &Theme,
 ) {
-    let projection = &app.view.projection;
+    let projection = app.view.trees();
     let (total, own) = app.view.row_totals(row);
     let figures = Figures { total, own, trend: app.view.trend(at) };
     let unresolved = figures.is_unresolved(app);
@@ -61,7 +61,7 @@ fn draw_name(
     app: &AppState,
     theme: &Theme,
 ) {
-    let projection = &app.view.projection;
+    let projection = app.view.trees();
     pen.space(1);
     // Indentation stops where the name would have no room.
     let indent = (usize::from(row.depth) * 2).min(cells.saturating_sub(NAME_LEAST + 2));
@@ -96,7 +96,10 @@ fn draw_name(
         What::Node(node) => {
             let ordered = projection.ordered(&app.view.shown);
             let label = crate::model::projection::label(&ordered, node, u32::from(row.swallowed));
-            label::put(pen, &label, room, unresolved, app, theme);
+            let is_caller = app.view.shown.inverted && projection.parent(node).is_some();
+            let mark = if is_caller { glyphs.called_by } else { "" };
+            pen.put(mark, theme.dim());
+            label::put(pen, &label, room - width(mark).min(room), unresolved, app, theme);
         }
         What::Small(_) | What::SmallGroups => {
             let what = if row.what == What::SmallGroups { "group" } else { "row" };

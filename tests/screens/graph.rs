@@ -4,7 +4,7 @@ use super::fixture::{Doing, PID, Script};
 use super::*;
 
 /// Two callers of `price`, one of which is reached again through it; `price` and what it calls.
-fn pricing() -> World {
+pub fn pricing() -> World {
     const STACKS: [&str; 10] = [
         "main:1;checkout:10;price:50;round:5",
         "main:1;checkout:10;price:50;round:5",

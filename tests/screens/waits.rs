@@ -39,6 +39,7 @@ fn a_wait_is_opened_in_the_tree() {
     // Tab goes through all views.
     assert!(!live.press("<tab>").screen().contains("WAITED"), "methods");
     assert!(live.press("<tab>").screen().contains("OF IT%"), "graph");
+    assert!(live.press("<tab>").screen().contains("FLAME"), "flame graph");
     assert!(live.press("<tab>").screen().contains("MOSTLY IN"), "threads");
     assert!(live.press("<tab>").screen().contains("WAITED"), "waits");
     assert_eq!(live.press("<tab>").selected(), selected, "the tree, as it was");

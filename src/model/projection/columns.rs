@@ -167,6 +167,21 @@ impl Columns {
         copy as u32
     }
 
+    /// Adds a copy of a row of sums with the same columns; returns its number.
+    pub fn push_row_of(&mut self, sums: &Columns, row: u32) -> u32 {
+        debug_assert_eq!((self.width, self.columns), (sums.width, sums.columns));
+        let copy = self.rows as u32;
+        self.rows += 1;
+        self.figures.extend_from_slice(sums.row(row));
+        if let Some(wait) = sums.longest.get(row as usize) {
+            self.wait(copy, *wait);
+        }
+        if !self.longest.is_empty() {
+            self.longest.resize(self.rows, (0, 0));
+        }
+        copy
+    }
+
     /// Adds one row to another.
     pub fn add_within(&mut self, row: u32, from: u32) {
         for column in 0..self.width {

@@ -17,9 +17,6 @@ use crate::model::vocabulary::role::Role;
 /// as many as in the tree of calls. (Small in tests, so that it is reached.)
 const MAX_NODES: usize = if cfg!(test) { 24 } else { 300_000 };
 
-/// Stands for the callers of stacks for which there was no room.
-pub(super) const NO_ROOM: &str = "[callers dropped: too many different stacks]";
-
 /// One location on the way from an innermost frame outward.
 struct Visit {
     /// The visit of the next frame further in, or [`NONE`].
@@ -49,7 +46,7 @@ pub(super) struct Extra {
 /// Builds the inverted trees of stacks whose upright ones were built before: `upright`, the nodes
 /// of those; `stacks`, what they are made of; `order` and `heads` as for them. Each group has the
 /// same total and own time in both. The sum of a node is the time of the stacks that end in the
-/// path from it to its root. Its own time is that of the stacks that also begin at it.
+/// path from it to its root. The time of a root is also its own time.
 ///
 /// There are at most [`MAX_NODES`] and their markers; then the stacks with most time are whole, and
 /// the others end in a marker.
@@ -113,6 +110,7 @@ pub(super) fn build(
         group.own.settle_off();
         group.total = tree.nodes.total(group.first_root, &group.own);
     }
+    tree.nodes.own_at_roots();
     if tree.several {
         let lines = tree.seen_at_several();
         tree.nodes.set_lines(lines);

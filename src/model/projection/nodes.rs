@@ -263,6 +263,19 @@ impl Nodes {
         }
     }
 
+    /// Makes the time of each root its own time, and leaves none to other nodes: the roots of an
+    /// inverted tree are the innermost functions. To be called after [`Nodes::add_up`].
+    pub fn own_at_roots(&mut self) {
+        let mut owns = self.totals.without_rows();
+        for (node, link) in (0..).zip(&mut self.links) {
+            link.own = match link.parent {
+                NONE => owns.push_row_of(&self.totals, node),
+                _ => NONE,
+            };
+        }
+        self.owns = owns;
+    }
+
     /// Returns the time of a group. `own`: that of its stacks without a node.
     pub fn total(&self, first_root: u32, own: &Totals) -> Totals {
         let mut total = *own;

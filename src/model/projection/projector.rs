@@ -8,8 +8,8 @@ use super::node_waits::LocksOfNodes;
 use super::now::{GroupNow, Now};
 use super::totals::Totals;
 use super::{
-    Busiest, Group, Projection, columns, fact_reader, filter, group, group_parts, holders, inverted,
-    locks, observed, rows, shown_stacks, tree, trend, unnamed,
+    Busiest, Group, Projection, columns, fact_reader, filter, group, group_parts, holders,
+    inverted, locks, observed, rows, shown_stacks, tree, trend, unnamed,
 };
 use crate::model::facts::snapshot::{Session, Snapshot, Target};
 use crate::model::projection::settings::{Grouping, Settings};
@@ -178,7 +178,8 @@ impl Projector {
         let sums = std::mem::take(&mut shown.sums);
         let trees = builder.build((cells, sums), &order, &heads);
         let inverted_trees = no_room.map(|no_room| {
-            let walker = shown_stacks::Walker { tables: &snapshot.tables, settings, rows, verdicts };
+            let walker =
+                shown_stacks::Walker { tables: &snapshot.tables, settings, rows, verdicts };
             let extra = inverted::Extra { woken, no_room };
             inverted::build((&walker, stacks), (cells, &trees.nodes), &order, &heads, &extra)
         });

@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::inverted;
 use super::lines::Places;
 use super::monitor;
 use super::roles::{role_by_name, role_by_place};
@@ -17,6 +16,9 @@ use crate::model::vocabulary::role::{Origin, Role};
 
 /// Stands for the time in which threads that waited for work are awake and have no core.
 const WANTS_CORE: &str = "(wants a core)";
+
+/// Stands for the callers of stacks for which the inverted tree had no room.
+pub(super) const NO_ROOM: &str = "[callers dropped: too many different stacks]";
 
 /// Identifies a row under roll-up function, whatever the tier. (A virtual machine may first
 /// interpret a method, then compile it, and finally inline it.)
@@ -213,7 +215,7 @@ impl Rows {
 
     /// Returns the row that stands for callers without room in the inverted tree.
     pub(super) fn no_room_row(&mut self, by: RollUp) -> (u32, u32) {
-        self.named_row(&Location::named(inverted::NO_ROOM, FrameKind::Marker), by)
+        self.named_row(&Location::named(NO_ROOM, FrameKind::Marker), by)
     }
 
     /// Returns the row of what occurs on no stack.

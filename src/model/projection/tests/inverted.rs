@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::properties::{fact, settings, world};
 use super::*;
-use crate::model::projection::inverted::NO_ROOM;
+use crate::model::projection::rows::NO_ROOM;
 use crate::model::projection::settings::{Grouping, Level, RollUp};
 
 /// A group and the names of a path.
@@ -38,7 +38,15 @@ fn each_node<'a>(projection: &'a Projection, mut f: impl FnMut(&'a Group, u32)) 
 fn stacks(projection: &Projection, inverted: bool) -> BTreeMap<Way, Totals> {
     let mut stacks = BTreeMap::new();
     each_node(projection, |group, node| {
-        let own = projection.nodes.own_without_entries(node);
+        let own = match inverted {
+            false => projection.nodes.own_without_entries(node),
+            // The stacks that begin here.
+            true => {
+                let mut own = projection.total(node);
+                projection.children(node).for_each(|child| own.subtract(&projection.total(child)));
+                own
+            }
+        };
         if own.wall_ns + own.cpu_ns + own.hits > 0 {
             let (group, mut path) = way(projection, group, node);
             if inverted {
@@ -76,14 +84,14 @@ fn callers_stand_below_what_they_call() {
         drawn(inverted, &settings),
         "
         (all) 15 0
-          x 15 8
+          x 15 15
             right 4 0
-              main 4 4
+              main 4 0
             f 3 0
               right 2 0
-                main 2 2
+                main 2 0
               left 1 0
-                main 1 1
+                main 1 0
         ",
     );
     assert!(world.project(&Settings::default()).inverted().is_none());
@@ -129,9 +137,16 @@ proptest! {
             }
         }
         for node in 0..inverted.node_count() {
-            let mut sum = inverted.nodes.own(node);
+            let (mut sum, total) = (Totals::default(), inverted.total(node));
             add(&mut sum, inverted.children(node));
-            prop_assert_eq!(inverted.total(node), sum);
+            for part in [|of: Totals| of.wall_ns, |of: Totals| of.cpu_ns, |of: Totals| of.hits] {
+                prop_assert!(part(sum) <= part(total));
+            }
+            let own = match inverted.parent(node) {
+                None => total,
+                Some(_) => Totals::default(),
+            };
+            prop_assert_eq!(inverted.nodes.own(node), own);
         }
         // No more nodes than allowed, and a marker below each.
         prop_assert!(inverted.node_count() <= 2 * 24 + projection.groups.len() as u32);

@@ -1,0 +1,164 @@
+//! Moving and zooming in the flame graph, and turning trees around.
+
+use regex::Regex;
+
+use super::AppState;
+use super::flame::{self, Bar, BarOf, Move};
+use super::pane::Pane;
+use super::row_path::Path;
+use super::view::View;
+
+impl View {
+    pub(super) fn go_to_bar(&mut self, way: Move, height: usize) {
+        self.flame.go(way, height);
+        self.choose_bar();
+    }
+
+    /// Makes the selected bar's row the selected one of the tree, too.
+    fn choose_bar(&mut self) {
+        let bar = self.flame.selected();
+        self.selected = bar.and_then(|bar| flame::path(bar, self.trees(), &self.shown));
+    }
+
+    /// Selects the bar at a cell; zooms in on the one that is selected.
+    pub(super) fn press_bar(&mut self, (line, column): (usize, u16), height: usize) {
+        let Some(bar) = self.flame.bar_at(line, column) else { return };
+        if self.flame.selected() == Some(bar) {
+            return self.zoom_in(height);
+        }
+        self.touch();
+        self.flame.select(bar.of, height);
+        self.choose_bar();
+    }
+
+    /// Makes the selected bar as wide as the screen.
+    pub(super) fn zoom_in(&mut self, height: usize) {
+        let bar = self.flame.selected();
+        self.flame.zoom = bar.and_then(|bar| flame::path(bar, self.trees(), &self.shown));
+        self.set_pane(Pane::Flame, height);
+    }
+
+    /// Makes the caller of the widest bar as wide as the screen. Returns false if everything is.
+    pub(super) fn zoom_out(&mut self, height: usize) -> bool {
+        let Some(mut zoom) = self.flame.zoom.take() else { return false };
+        self.flame.zoom = zoom.frames.pop().map(|_| zoom);
+        self.set_pane(Pane::Flame, height);
+        true
+    }
+
+    /// Makes everything as wide as the screen. Returns false if it is.
+    pub(super) fn zoom_out_fully(&mut self, height: usize) -> bool {
+        let was = self.flame.zoom.take().is_some();
+        self.set_pane(Pane::Flame, height);
+        was
+    }
+
+    /// Goes to the next (1) or previous (-1) bar whose name matches. Returns false if there is
+    /// none.
+    pub(super) fn next_matching_bar(&mut self, search: &Regex, step: isize, height: usize) -> bool {
+        let bars: Vec<Bar> = self.flame.bars().collect();
+        let is_match = |at: &usize| self.is_bar_match(bars[*at], search);
+        let here = self.flame.nth();
+        let count = bars.len();
+        let after = (1..=count).map(|by| match step > 0 {
+            true => (here + by) % count,
+            false => (here + count - by) % count,
+        });
+        let Some(at) = after.into_iter().find(is_match) else { return false };
+        self.touch();
+        self.flame.select(bars[at].of, height);
+        self.choose_bar();
+        true
+    }
+
+    /// Returns whether the name of a bar matches.
+    pub fn is_bar_match(&self, bar: Bar, search: &Regex) -> bool {
+        let trees = self.trees();
+        match bar.of {
+            BarOf::All => false,
+            BarOf::Group(group) => search.is_match(&trees.groups[group as usize].name),
+            BarOf::Node(node) => search.is_match(&trees.name(node).function),
+        }
+    }
+
+    /// Opens the rows that hide the selected one: in the flame graph it may be any.
+    fn open_to_selected(&mut self, height: usize) {
+        let path = self.selected.clone().filter(|path| !path.frames.is_empty());
+        if let Some(path) = path {
+            self.touch();
+            self.open_above(&path);
+            self.reshape(height);
+        }
+    }
+
+    /// Shows the upright trees at once.
+    fn show_upright(&mut self) {
+        self.settings.inverted = false;
+        self.shown.inverted = false;
+        self.trends = Default::default();
+        self.flame.zoom = None;
+        if let Some((expanded, selected)) = self.before_inversion.take() {
+            self.expanded = expanded;
+            self.selected = selected;
+        }
+    }
+}
+
+impl AppState {
+    pub(super) fn show_tree(&mut self) {
+        let rows = usize::from(self.layout().rows);
+        let from_flame = self.view.pane == Pane::Flame;
+        self.view.set_pane(Pane::Tree, rows);
+        if from_flame {
+            self.view.open_to_selected(rows);
+        }
+    }
+
+    /// Goes to the row of a node of the upright trees.
+    pub(super) fn go_to(&mut self, node: u32) {
+        let rows = usize::from(self.layout().rows);
+        let inverted = self.view.settings.inverted;
+        if inverted {
+            self.view.show_upright();
+        }
+        self.view.set_pane(Pane::Tree, rows);
+        self.view.go_to(node, rows);
+        if inverted {
+            // The next projection needs no inverted trees.
+            self.project();
+        }
+    }
+
+    /// Turns the trees around: callers first, or the innermost functions.
+    pub(super) fn invert(&mut self) {
+        let view = &mut self.view;
+        view.flame.zoom = None;
+        if view.settings.inverted {
+            view.settings.inverted = false;
+            let (expanded, selected) = view.before_inversion.take().unwrap_or_default();
+            view.open_as_before(expanded);
+            view.selected = selected;
+            self.say("callers first, what they call below");
+        } else {
+            let function = view.function_of_row();
+            let root = view.selected_group().zip(function);
+            let root = root.map(|(group, key)| Path {
+                frames: vec![key],
+                ..Path::of_group(&view.projection, group, &view.shown)
+            });
+            let selected = std::mem::replace(&mut view.selected, root);
+            view.before_inversion = Some((view.expanded.clone(), selected));
+            view.settings.inverted = true;
+            view.open_again();
+            self.say("innermost functions first, their callers below (v: back)");
+        }
+        self.project();
+    }
+
+    pub(super) fn zoom_out(&mut self) {
+        let rows = usize::from(self.layout().rows);
+        if !self.view.zoom_out(rows) {
+            self.say("everything is shown: Enter zooms in on a bar");
+        }
+    }
+}

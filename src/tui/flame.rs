@@ -1,0 +1,172 @@
+//! The flame graph: bars as wide as their share of the time, callees below their callers.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+
+use super::text::{Pen, cut_end, percent, width};
+use super::theme::Theme;
+use super::{explain, label};
+use crate::app::AppState;
+use crate::app::flame::{Bar, BarOf};
+use crate::model::projection::settings::Metric;
+use crate::model::vocabulary::role::Role;
+use crate::model::vocabulary::state::State;
+
+/// Minimum cells of a name in a bar.
+const NAME_LEAST: usize = 3;
+/// Cells of a share behind a name.
+const SHARE: usize = 6;
+
+pub fn titles(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
+    let view = &app.view;
+    let of = match view.shown.metric {
+        Metric::Wall if view.shown.idle => "time",
+        Metric::Wall => "busy time",
+        Metric::Cpu => "CPU time",
+        Metric::Off => "time off the CPU",
+    };
+    let below = if view.shown.inverted { "callers" } else { "callees" };
+    let zoom = if view.flame.zoom.is_some() { ", zoomed (Esc: all)" } else { "" };
+    let title = format!("FLAME: width is {of}, {below} below{zoom}");
+    pen.space(1).put(&title, theme.title());
+    let words: Vec<(&str, Style)> = match view.flame.by_state {
+        true => {
+            let states = [State::Run, State::Rdy, State::Lock, State::Io, State::Wait, State::Disk];
+            states.map(|state| (state.word(), theme.bar_of_state(state))).to_vec()
+        }
+        false => [
+            ("yours", Role::App),
+            ("library", Role::Library),
+            ("runtime", Role::Runtime),
+            ("kernel", Role::Kernel),
+        ]
+        .map(|(word, role)| (word, theme.bar_of_role(role)))
+        .to_vec(),
+    };
+    let cells: usize = words.iter().map(|(word, _)| word.len() + 1).sum();
+    if theme.color && pen.room() > cells + 1 {
+        let gap = pen.room() - cells - 1;
+        pen.space(gap);
+        for (word, style) in words {
+            pen.space(1).put(word, style);
+        }
+    }
+}
+
+pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
+    let flame = &app.view.flame;
+    let selected = flame.selected();
+    let lines = flame.lines.iter().skip(flame.list.top);
+    for (y, line) in (0..area.height).zip(lines) {
+        for bar in line {
+            let mut style = style(*bar, app, theme);
+            if selected == Some(*bar) {
+                style = style.patch(theme.selected());
+            }
+            let cells = usize::from(bar.cells);
+            let mut pen = Pen::new(buffer, area, y);
+            pen.space(usize::from(bar.from)).put(theme.glyphs.edge, style);
+            let text = text(*bar, cells - 1, app, theme);
+            label::put_found(
+                &mut pen,
+                &format!("{text:0$}", cells - 1),
+                cells - 1,
+                style,
+                app,
+                theme,
+            );
+        }
+    }
+}
+
+fn style(bar: Bar, app: &AppState, theme: &Theme) -> Style {
+    let view = &app.view;
+    let style = match bar.of {
+        _ if view.flame.by_state => {
+            let state = view.bar_totals(bar.of).0.main_state(view.shown.metric);
+            state.map_or_else(|| theme.plain(), |(state, _)| theme.bar_of_state(state))
+        }
+        BarOf::Node(node) => theme.bar_of_role(view.trees().role(node)),
+        BarOf::All | BarOf::Group(_) => theme.group(),
+    };
+    let found = view.search.as_ref().is_some_and(|search| view.is_bar_match(bar, search));
+    match (found, bar.is_above) {
+        (true, _) => style.patch(theme.bold()),
+        (_, true) => style.patch(theme.dim()),
+        _ => style,
+    }
+}
+
+/// Returns what stands in a bar: its name and, where there is room, its share.
+fn text(bar: Bar, cells: usize, app: &AppState, theme: &Theme) -> String {
+    if cells < NAME_LEAST {
+        return String::new();
+    }
+    let name = name(bar, cells, app, theme);
+    let share = share(bar, app);
+    match width(&name) + SHARE < cells {
+        true => format!("{name} {share}"),
+        false => name,
+    }
+}
+
+fn name(bar: Bar, cells: usize, app: &AppState, theme: &Theme) -> String {
+    let trees = app.view.trees();
+    match bar.of {
+        BarOf::All => cut_end("all threads", cells, theme.glyphs.cut).into_owned(),
+        BarOf::Group(group) => {
+            let group = &trees.groups[group as usize];
+            let whole = format!("{} ({})", group.name, group.thread_count());
+            let name = if width(&whole) <= cells { &whole } else { &*group.name };
+            cut_end(name, cells, theme.glyphs.cut).into_owned()
+        }
+        BarOf::Node(node) => {
+            label::name(trees.location(node, app.view.shown.metric), cells, app, theme)
+        }
+    }
+}
+
+fn share(bar: Bar, app: &AppState) -> String {
+    let view = &app.view;
+    let share = view.bar_totals(bar.of).0.share(view.shown.metric, &view.projection.total);
+    format!("{}%", percent(share))
+}
+
+/// Says what the selected bar is, then what its threads do: most bars are too narrow for a name.
+pub fn explain(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
+    let view = &app.view;
+    let Some(bar) = view.flame.selected() else { return };
+    let mut pen = Pen::new(buffer, area, 0);
+    let (total, own) = view.bar_totals(bar.of);
+    let own = own.share(view.shown.metric, &view.projection.total);
+    let own = if own >= 0.0005 { format!(", {}% its own", percent(own)) } else { String::new() };
+    let figures = format!("  {}{own}", share(bar, app));
+    let line = match bar.of {
+        BarOf::Node(node) => trees_line(node, app),
+        BarOf::All | BarOf::Group(_) => String::new(),
+    };
+    let room = pen.room().saturating_sub(1 + width(&figures) + width(&line));
+    let name = name(bar, room, app, theme);
+    pen.space(1).put(&name, theme.bold()).put(&line, theme.dim()).put(&figures, theme.plain());
+    if let Some((state, part)) = total.main_state(view.shown.metric) {
+        let state_text = format!("  {} {:.0}%", state.word(), part * 100.0);
+        if pen.room() > width(&state_text) {
+            pen.put(&state_text, theme.state(state));
+        }
+    }
+    let rest = pen.room() as u16;
+    if rest > 20 {
+        let area = Rect { x: area.x + area.width - rest + 1, width: rest - 1, ..area };
+        explain::draw(buffer, area, app, theme);
+    }
+}
+
+/// Returns the line number of a node, if one is known and has a meaning.
+fn trees_line(node: u32, app: &AppState) -> String {
+    let location = app.view.trees().location(node, app.view.shown.metric);
+    match (location.line, app.view.shown.roll_up.joins()) {
+        (Some(line), false) => format!(" :{line}"),
+        _ => String::new(),
+    }
+}
