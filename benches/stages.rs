@@ -415,7 +415,7 @@ fn project_100_000_stacks_with_trends(bencher: Bencher) {
 fn trends_of_34_nodes(bencher: Bencher) {
     let projection = Projector::default().project_with_trends(full(), &window());
     let rows: Vec<RowOf> = (0..34).map(|node| RowOf::Nodes(vec![node])).collect();
-    bencher.bench_local(|| projection.trends(&rows, Metric::Wall, SECOND / 100));
+    bencher.bench_local(|| projection.trends(&rows, Metric::Wall));
 }
 
 #[divan::bench(sample_count = 20)]
@@ -423,7 +423,7 @@ fn trends_of_34_methods(bencher: Bencher) {
     let projection = Projector::default().project_with_trends(full(), &window());
     let rows: Vec<RowOf> = (0..34).map(RowOf::Method).collect();
     projection.methods();
-    bencher.bench_local(|| projection.trends(&rows, Metric::Wall, SECOND / 100));
+    bencher.bench_local(|| projection.trends(&rows, Metric::Wall));
 }
 
 /// A terminal that only counts the bytes it gets.

@@ -21,6 +21,8 @@ mod live;
 mod picture;
 #[path = "screens/saved.rs"]
 mod saved;
+#[path = "screens/sort.rs"]
+mod sort;
 #[path = "screens/threads.rs"]
 mod threads;
 #[path = "screens/time.rs"]

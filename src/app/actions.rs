@@ -227,13 +227,27 @@ impl AppState {
     fn sort(&mut self, column: SortColumn) {
         self.view.settings.sort = column;
         let rows = usize::from(self.layout().rows);
-        self.view.reorder(rows);
+        match self.wants_trends() && !self.view.asked_for_trends {
+            true => self.project(),
+            false => self.view.reorder(rows),
+        }
     }
 
     fn sort_beside(&mut self, step: isize) {
-        let at = SortColumn::ALL.iter().position(|c| *c == self.view.settings.sort).unwrap_or(0);
-        let to = at.saturating_add_signed(step).min(SortColumn::ALL.len() - 1);
-        self.sort(SortColumn::ALL[to]);
+        let columns = self.view.columns(self.width);
+        self.sort(columns.sort_beside(self.view.sorted_by(), step));
+    }
+
+    /// Sorts by the column whose title is in this cell of the line; by the same column: the other
+    /// way round.
+    pub(super) fn sort_by_title(&mut self, cell: u16) {
+        if !matches!(self.view.pane, Pane::Tree | Pane::Methods | Pane::Threads) {
+            return;
+        }
+        let Some(sort) = self.view.columns(self.width).sort_at(cell) else { return };
+        let settings = &mut self.view.settings;
+        settings.reverse = sort == settings.sort && !settings.reverse;
+        self.sort(sort);
     }
 
     fn set_range(&mut self, range: Range) {
@@ -243,6 +257,10 @@ impl AppState {
         self.before_mark = None;
         self.time_cursor = None;
         self.view.settings.range = range;
+        let without_trends = matches!(range, Range::Cumulative { since: None });
+        if without_trends && self.view.settings.sort == SortColumn::Change {
+            self.say("all time since the start has no +/-: rows are sorted by total");
+        }
         self.project();
     }
 

@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use super::key::{Key, Mouse};
 use crate::config::Screen;
 use crate::model::facts::snapshot::Snapshot;
-use crate::model::projection::settings::{Level, Settings};
+use crate::model::projection::settings::{Level, Settings, SortColumn};
 use crate::model::projection::waits::{Answer, Asked};
 use crate::model::projection::{BusyThreads, Projection, Projector, WokenThread};
 use crate::model::vocabulary::wakeup::Wakeups;
@@ -115,6 +115,9 @@ impl Request {
             true => projector.project_with_trends(&self.snapshot, &self.settings),
             false => projector.project(&self.snapshot, &self.settings),
         };
+        if self.settings.sort == SortColumn::Change {
+            projection.read_changes(self.settings.metric);
+        }
         let busy_threads = projector.busy_threads(&self.snapshot);
         Input::Projected(Box::new(Projected { request: self, projection, busy_threads }))
     }

@@ -6,6 +6,7 @@
 //! keymap     the one table of keys        key, line_edit   single keys and a line of text
 //! view       what is displayed: snapshot, settings, projection, rows
 //! selection, opening   what is under the cursor, and what Enter does with it
+//! columns    which columns fit the screen, and by which rows are sorted
 //! row_path, rows, list, keyed_list  expansion and selection by path; rows of the tree; scrolling
 //! pane       which view is displayed; method_list, call_graph, walking, thread_list,
 //!            wait_list, wait_words   the views
@@ -20,6 +21,7 @@
 //! ```
 
 pub mod call_graph;
+pub mod columns;
 pub mod event;
 pub mod explain;
 pub mod filters;
@@ -81,7 +83,7 @@ use wakers::Wakers;
 
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::projection::seconds_for_one_percent;
-use crate::model::projection::settings::{Filter, Range};
+use crate::model::projection::settings::{Filter, Range, SortColumn};
 use crate::model::projection::waits::Asked;
 use crate::model::vocabulary::frame::Ns;
 
@@ -198,8 +200,8 @@ impl AppState {
         let newer = matches!(input, Input::Projected(_));
         let moved = newer || matches!(input, Input::Key(_) | Input::Mouse(_));
         let mut effects = self.react(input);
-        let (rows, wide) = (self.layout().rows, self.has_room_for_trends());
-        self.view.read_trends(if wide { usize::from(rows) } else { 0 });
+        let (rows, wanted) = (self.layout().rows, self.wants_trends());
+        self.view.read_trends(if wanted { usize::from(rows) } else { 0 });
         // One request, however many settings a key changed.
         effects.extend(self.request.take().map(|request| Effect::Project(Box::new(request))));
         if moved {
@@ -239,7 +241,7 @@ impl AppState {
                 (self.width, self.height) = (width, height);
                 self.view.resize(width, usize::from(self.layout().rows));
                 self.keep_on_screen();
-                if self.has_room_for_trends() && !self.view.asked_for_trends {
+                if self.wants_trends() && !self.view.asked_for_trends {
                     self.project();
                 }
             }
@@ -295,9 +297,10 @@ impl AppState {
         self.frozen
     }
 
-    /// Returns whether the screen is wide enough for trends of rows.
-    fn has_room_for_trends(&self) -> bool {
-        self.width >= layout::TRENDS_FROM
+    /// Returns whether trends of rows are shown: on a wide screen, or because rows are sorted by
+    /// them.
+    fn wants_trends(&self) -> bool {
+        self.width >= layout::TRENDS_FROM || self.view.settings.sort == SortColumn::Change
     }
 
     /// Returns the displayed snapshot.
@@ -381,7 +384,7 @@ impl AppState {
             number: self.asked,
             snapshot,
             settings: self.view.settings.clone(),
-            trends: self.has_room_for_trends(),
+            trends: self.wants_trends(),
             urgent,
             spare: self.view.spare.take().or_else(|| self.request.take()?.spare),
         });
@@ -459,6 +462,7 @@ impl AppState {
     }
 
     /// Handles a mouse press: selects the row; expands or collapses it if it is selected already.
+    /// On a column's title: sorts by it, or the other way round.
     fn press(&mut self, mouse: Mouse) {
         let layout = self.layout();
         if self.overlay.is_some() {
@@ -473,6 +477,9 @@ impl AppState {
         }
         if layout.history() == Some(mouse.row) {
             return self.press_history(mouse.column);
+        }
+        if layout.titles > 0 && mouse.row == layout.header {
+            return self.sort_by_title(mouse.column);
         }
         let line = mouse.row.wrapping_sub(layout.rows_from());
         if mouse.row >= layout.rows_from() && line < layout.rows {

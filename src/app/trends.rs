@@ -4,12 +4,12 @@
 use super::rows::{Row, Tree, What};
 use crate::model::projection::settings::Metric;
 use crate::model::projection::{Projection, RowOf, RowTrend};
-use crate::model::vocabulary::frame::Ns;
 
 /// The trends of some rows of one projection.
 #[derive(Default)]
 pub struct Trends {
-    of: Option<(Metric, Vec<RowOf>)>,
+    /// The metric, whether rows were chosen by their changes, and the rows.
+    of: Option<(Metric, bool, Vec<RowOf>)>,
     /// Index of the first row.
     top: usize,
     rows: Vec<RowTrend>,
@@ -22,19 +22,24 @@ impl Trends {
     }
 
     /// Sums up the trends of these rows, the first of which has the index `top`, unless they are
-    /// known.
+    /// known. `by_change`: rows were chosen by their changes.
     pub fn read(
         &mut self,
         projection: &Projection,
         metric: Metric,
-        resolution: Ns,
+        by_change: bool,
         (top, rows): (usize, Vec<RowOf>),
     ) {
         self.top = top;
-        let of = Some((metric, rows));
+        let of = Some((metric, by_change, rows));
         if self.of != of {
-            let rows = of.as_ref().map_or(&[][..], |(_, rows)| rows);
-            self.rows = projection.trends(rows, metric, resolution);
+            let rows = of.as_ref().map_or(&[][..], |(.., rows)| rows);
+            self.rows = match rows.first() {
+                Some(first) if by_change => {
+                    projection.trends_among(rows, metric, projection.compared_with(first))
+                }
+                _ => projection.trends(rows, metric),
+            };
             self.of = of;
         }
     }

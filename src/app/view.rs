@@ -6,6 +6,7 @@ use std::sync::Arc;
 use regex::Regex;
 
 use super::call_graph::GraphView;
+use super::columns::Columns;
 use super::event::Request;
 use super::flame::{Flame, Move};
 use super::list::{List, Step};
@@ -18,7 +19,7 @@ use super::trends::{Trends, row_of};
 use super::wait_list::WaitList;
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::Location;
-use crate::model::projection::settings::{Range, Settings};
+use crate::model::projection::settings::{Range, Settings, SortColumn};
 use crate::model::projection::waits::Answer;
 use crate::model::projection::{
     BusyThreads, Method, Ordered, Projection, RowOf, RowTrend, Siblings, Totals, confidence,
@@ -342,6 +343,24 @@ impl View {
         !matches!(self.shown.range, Range::Cumulative { since: None })
     }
 
+    /// Returns the column by which rows are sorted now.
+    pub fn sorted_by(&self) -> SortColumn {
+        match self.settings.sort {
+            SortColumn::Change if !self.has_trends() => SortColumn::Total,
+            sort => sort,
+        }
+    }
+
+    /// Returns the columns of the view on a screen of this width; those of rows where a view has
+    /// others.
+    pub fn columns(&self, width: u16) -> Columns {
+        let of = match self.pane {
+            Pane::Threads => Columns::of_threads,
+            _ => Columns::of_rows,
+        };
+        of(width, self.has_trends(), self.sorted_by())
+    }
+
     /// Returns the trend of a visible row, by its index among all rows.
     pub fn trend(&self, row: usize) -> Option<&RowTrend> {
         self.trends.row(row)
@@ -374,8 +393,8 @@ impl View {
             _ => None,
         };
         let of = of.unwrap_or(&self.projection);
-        let resolution = self.snapshot.as_ref().map_or(0, |snapshot| snapshot.resolution());
-        self.trends.read(of, self.shown.metric, resolution, (top, rows));
+        let by_change = self.shown.sort == SortColumn::Change;
+        self.trends.read(of, self.shown.metric, by_change, (top, rows));
     }
 
     pub fn step(&mut self, step: Step, height: usize) {

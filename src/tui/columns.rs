@@ -1,160 +1,78 @@
-//! Which columns fit the screen, their titles, and the figures of one row. The same for tree and
-//! methods.
+//! Titles of columns, and the figures of one row. The same for tree and methods.
 
 use ratatui::style::Style;
 
 use super::text::{Pen, average, count, milliseconds, percent};
 use super::theme::Theme;
 use crate::app::AppState;
+pub use crate::app::columns::Column;
+use crate::app::columns::Columns;
 use crate::app::pane::Pane;
-use crate::model::projection::settings::{Metric, RollUp, Settings, SortColumn};
+use crate::model::projection::settings::{Metric, RollUp, Settings};
 use crate::model::projection::{RowTrend, SLICES, Totals, confidence};
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Column {
-    Total,
-    SelfTime,
-    /// CPU time beside wall time, and the other way round.
-    Beside,
-    /// Change of the share from the older half of the range to the newer.
-    Change,
-    /// Time over the range, as a sparkline.
-    Trend,
-    Bar,
-    Threads,
-    State,
-    Milliseconds,
-    Hits,
-    /// The name and, at its right end, the line.
-    Name,
-    Module,
-}
 
 use Column::*;
 
-/// All columns, from left to right.
-const ORDER: [Column; 12] =
-    [Total, SelfTime, Beside, Change, Trend, Bar, Threads, State, Milliseconds, Hits, Name, Module];
-
-/// The order in which columns are added, each with the minimum cells that the name must keep.
-const PRIORITY: [(Column, usize); 11] = [
-    (Total, 12),
-    (SelfTime, 30),
-    (State, 30),
-    (Beside, 30),
-    (Threads, 44),
-    (Change, 44),
-    (Trend, 44),
-    (Milliseconds, 44),
-    (Hits, 44),
-    (Bar, 44),
-    (Module, 44),
-];
-
-impl Column {
-    /// Returns the width in cells, including the space before the column.
-    fn width(self) -> usize {
-        match self {
-            Total => 8,
-            SelfTime | Beside | Change => 7,
-            Trend => 1 + SLICES,
-            Bar => 11,
-            Threads => 5,
-            State => 11,
-            Milliseconds => 9,
-            Hits => 7,
-            Module => 19,
-            Name => 0,
-        }
-    }
-
-    pub fn title(self, settings: &Settings) -> &'static str {
-        match (self, settings.metric) {
-            // Idle time is no busy time.
-            (Total, Metric::Wall) | (Beside, Metric::Cpu) if settings.idle => "WALL%",
-            (Total, Metric::Wall) | (Beside, Metric::Cpu) => "BUSY%",
-            (Total, Metric::Cpu) | (Beside, Metric::Wall | Metric::Off) => "CPU%",
-            (Total, Metric::Off) => "OFF%",
-            (SelfTime, _) => "SELF%",
-            (Change, _) => "+/-",
-            (Trend, _) => "TREND",
-            (Bar, _) => "SHARE",
-            (Threads, _) => "THR",
-            (State, _) => "STATE",
-            (Milliseconds, _) => "TOTAL ms",
-            (Hits, _) => "HITS",
-            (Name, _) => "",
-            (Module, _) => "MODULE",
-        }
-    }
-
-    fn sorted_by(self) -> Option<SortColumn> {
-        match self {
-            Total => Some(SortColumn::Total),
-            SelfTime => Some(SortColumn::SelfTime),
-            Threads => Some(SortColumn::Threads),
-            Beside => Some(SortColumn::Cpu),
-            State => Some(SortColumn::State),
-            Name => Some(SortColumn::Name),
-            Change | Trend | Bar | Milliseconds | Hits | Module => None,
-        }
+/// Returns the title of a column, without that of names.
+pub fn title(column: Column, settings: &Settings) -> &'static str {
+    match (column, settings.metric) {
+        // Idle time is no busy time.
+        (Total, Metric::Wall) | (Beside, Metric::Cpu) if settings.idle => "WALL%",
+        (Total, Metric::Wall) | (Beside, Metric::Cpu) => "BUSY%",
+        (Total, Metric::Cpu) | (Beside, Metric::Wall | Metric::Off) => "CPU%",
+        (Total, Metric::Off) => "OFF%",
+        (SelfTime, _) => "SELF%",
+        (Change, _) => "+/-",
+        (Trend, _) => "TREND",
+        (Bar, _) => "SHARE",
+        (Threads, _) => "THR",
+        (State, _) => "STATE",
+        (Milliseconds, _) => "TOTAL ms",
+        (Hits, _) => "HITS",
+        (Name, _) => "",
+        (Module, _) => "MODULE",
+        (Now, _) => "NOW",
+        (States, _) => "STATES",
+        (MostlyIn, _) => "MOSTLY IN",
     }
 }
 
-/// The columns of a screen, from left to right, and the remaining cells for the name.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Columns {
-    pub shown: Vec<Column>,
-    pub name: usize,
-}
-
-impl Columns {
-    /// `trends`: the shown range has trends.
-    pub fn new(width: u16, trends: bool) -> Columns {
-        // The space before the name, and one at the end of the line.
-        let mut name = usize::from(width).saturating_sub(2);
-        let mut shown = vec![Name];
-        let fits = |column: &Column| trends || !matches!(column, Change | Trend);
-        for (column, least) in PRIORITY.into_iter().filter(|(column, _)| fits(column)) {
-            // A later column is never shown where an earlier one had no room.
-            if name < column.width() + least {
-                break;
+/// Writes the titles of the columns; `name`: that of names. The column by which rows are sorted has
+/// an arrow.
+pub fn titles(pen: &mut Pen<'_>, columns: &Columns, name: &str, app: &AppState, theme: &Theme) {
+    let arrow = match app.view.settings.reverse {
+        true => theme.glyphs.ascending,
+        false => theme.glyphs.descending,
+    };
+    for column in &columns.shown {
+        let sorted = columns.sorted == Some(*column);
+        let style = if sorted { theme.bold() } else { theme.title() };
+        let title = if *column == Name { name } else { title(*column, &app.view.shown) };
+        let title = if sorted { format!("{arrow}{title}") } else { title.to_string() };
+        match column {
+            Total => pen.put_right(&title, column.width() - 1, style).space(1),
+            Trend | Bar | State | Module | Now | States => {
+                pen.space(1).put_left(&title, column.width() - 1, style)
             }
-            name -= column.width();
-            shown.push(column);
-        }
-        shown.sort_by_key(|c| ORDER.iter().position(|o| o == c));
-        Columns { shown, name }
+            MostlyIn => pen.space(1).put(&title, style),
+            Name => pen.space(1).put_left(&title, columns.name, style),
+            _ => pen.put_right(&title, column.width(), style),
+        };
     }
+}
 
-    pub fn titles(&self, pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
-        let settings = &app.view.settings;
-        let arrow = if settings.reverse { theme.glyphs.ascending } else { theme.glyphs.descending };
-        for column in &self.shown {
-            let sorted = column.sorted_by() == Some(settings.sort);
-            let style = if sorted { theme.bold() } else { theme.title() };
-            let title = match column {
-                Name if app.view.pane == Pane::Tree && app.view.shown.inverted => {
-                    format!("WHERE, {}CALLED BY", theme.glyphs.called_by)
-                }
-                Name => heading(settings.roll_up).to_owned(),
-                column => column.title(&app.view.shown).to_owned(),
-            };
-            let title = if sorted { format!("{arrow}{title}") } else { title };
-            match column {
-                Total => pen.put_right(&title, column.width() - 1, style).space(1),
-                Trend | Bar | State => pen.space(1).put_left(&title, column.width() - 1, style),
-                Module => pen.space(1).put_left(&title, column.width() - 1, style),
-                Name => {
-                    // The marks of open and closed rows stand left of the names.
-                    let margin = if sorted { "" } else { "  " };
-                    let title = format!("{margin}{title}");
-                    pen.space(1).put_left(&title, self.name, style)
-                }
-                _ => pen.put_right(&title, column.width(), style),
-            };
+/// Returns the title of names in the tree and in the methods.
+pub fn heading(columns: &Columns, app: &AppState, theme: &Theme) -> String {
+    let title = match app.view.settings.roll_up {
+        _ if app.view.pane == Pane::Tree && app.view.shown.inverted => {
+            format!("WHERE, {}CALLED BY", theme.glyphs.called_by)
         }
-    }
+        RollUp::Function | RollUp::Line => "WHERE".to_owned(),
+        other => other.heading().to_owned(),
+    };
+    // The marks of open and closed rows stand left of the names.
+    let margin = if columns.sorted == Some(Name) { "" } else { "  " };
+    format!("{margin}{title}")
 }
 
 /// One row's figures.
@@ -198,8 +116,11 @@ impl Figures<'_> {
             }
             Change => {
                 let change = self.trend.and_then(|trend| trend.change);
-                let text = change.map_or(String::new(), |points| format!("{points:+.1}"));
-                pen.put_right(&text, 7, number);
+                let grows = change.is_some_and(|points| points > 0.0);
+                let mark = if grows { theme.glyphs.grows } else { "" };
+                let text = change.map_or(String::new(), |points| format!("{mark}{points:+.1}"));
+                let style = if grows && !unresolved { theme.bold() } else { number };
+                pen.put_right(&text, 7, style);
             }
             Trend => {
                 let style = if unresolved { theme.dim() } else { theme.bar() };
@@ -222,7 +143,7 @@ impl Figures<'_> {
                 pen.put_right(&average(threads), 5, faint(threads, 0.05));
             }
             Beside => {
-                let share = self.total.share(beside(metric), shown);
+                let share = self.total.share(metric.beside(), shown);
                 pen.put_right(&percent(share), 7, faint(share, 0.0005));
             }
             State => self.write_state(pen, app, theme, unresolved),
@@ -232,7 +153,7 @@ impl Figures<'_> {
             Hits => {
                 pen.put_right(&count(self.total.value_hits(metric)), 7, number);
             }
-            Name | Module => {}
+            Name | Module | Now | States | MostlyIn => {}
         }
     }
 
@@ -249,73 +170,5 @@ impl Figures<'_> {
         let figure =
             if unresolved || part >= 90.0 { String::new() } else { format!(" {part:.0}%") };
         pen.put_left(&format!("{}{figure}", state.word()), 10, style);
-    }
-}
-
-fn heading(roll_up: RollUp) -> &'static str {
-    match roll_up {
-        RollUp::Function | RollUp::Line => "WHERE",
-        other => other.heading(),
-    }
-}
-
-/// Returns the metric of the column beside that of `metric`.
-fn beside(metric: Metric) -> Metric {
-    match metric {
-        Metric::Wall | Metric::Off => Metric::Cpu,
-        Metric::Cpu => Metric::Wall,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::app::layout::TRENDS_FROM;
-
-    #[test]
-    fn the_name_comes_first() {
-        for (width, trends) in (0..=300).flat_map(|width| [(width, false), (width, true)]) {
-            let columns = Columns::new(width, trends);
-            let used: usize = columns.shown.iter().map(|c| c.width()).sum();
-            assert_eq!(used + columns.name, usize::from(width).saturating_sub(2));
-            if width >= 44 {
-                assert!(columns.name >= 30, "{width}: {columns:?}");
-            }
-            if columns.shown.contains(&Threads) {
-                assert!(columns.name >= 44, "{width}: {columns:?}");
-            }
-        }
-        let of = |width| Columns::new(width, true).shown;
-        assert_eq!(of(40), [Total, Name]);
-        assert_eq!(of(80), [Total, SelfTime, Beside, State, Name]);
-        assert_eq!(of(100), [Total, SelfTime, Beside, Change, Trend, Threads, State, Name]);
-        assert_eq!(
-            of(120),
-            [Total, SelfTime, Beside, Change, Trend, Threads, State, Milliseconds, Hits, Name]
-        );
-        assert_eq!(of(200), ORDER);
-    }
-
-    #[test]
-    fn wider_screens_add_columns() {
-        for trends in [false, true] {
-            for width in 0..300 {
-                let [less, more] =
-                    [width, width + 1].map(|width| Columns::new(width, trends).shown);
-                assert!(less.iter().all(|column| more.contains(column)), "{width}: {less:?}");
-            }
-        }
-    }
-
-    /// Narrower screens do not read the trends.
-    #[test]
-    fn trends_have_a_column_only_where_they_are_read() {
-        for width in 0..300 {
-            let shown = Columns::new(width, true).shown;
-            let has = shown.iter().any(|column| matches!(column, Change | Trend));
-            assert!(!has || width >= TRENDS_FROM, "{width}");
-            let plain = Columns::new(width, false).shown;
-            assert!(!plain.iter().any(|column| matches!(column, Change | Trend)), "{width}");
-        }
     }
 }

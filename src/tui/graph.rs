@@ -3,7 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::columns::{Column, Figures};
+use super::columns::{self, Column, Figures};
 use super::label;
 use super::text::{Pen, cut_end, percent};
 use super::theme::Theme;
@@ -17,7 +17,7 @@ const SHARE: usize = 8;
 pub fn titles(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
     pen.put_right("OF IT%", SHARE - 1, theme.title())
         .space(1)
-        .put_right(Column::Total.title(&app.view.shown), 7, theme.title())
+        .put_right(columns::title(Column::Total, &app.view.shown), 7, theme.title())
         .space(2)
         .put_left("STATE", 10, theme.title())
         .space(1)

@@ -3,7 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::columns::{Column, Columns, Figures};
+use super::columns::{Column, Figures};
 use super::label;
 use super::text::{Pen, cut_end};
 use super::theme::Theme;
@@ -12,7 +12,7 @@ use crate::model::projection::Label;
 
 pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
     let view = &app.view;
-    let columns = Columns::new(area.width, view.has_trends());
+    let columns = view.columns(area.width);
     for y in 0..area.height {
         let at = view.methods.list.top + usize::from(y);
         let Some(method) = view.methods.rows.get(at) else { break };

@@ -51,7 +51,6 @@ use ratatui::layout::Rect;
 use crate::app::pane::Pane;
 use crate::app::{AppState, Overlay};
 use crate::model::projection::settings::Metric;
-use columns::Columns;
 use text::Pen;
 use theme::Theme;
 
@@ -112,11 +111,14 @@ fn draw_view(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme) {
     let pen = &mut Pen::new(buffer, titles, 0);
     match app.view.pane {
         Pane::Tree | Pane::Methods => {
-            Columns::new(screen.width, app.view.has_trends()).titles(pen, app, theme);
+            let columns = app.view.columns(screen.width);
+            columns::titles(pen, &columns, &columns::heading(&columns, app, theme), app, theme);
         }
         Pane::Graph => graph::titles(pen, app, theme),
         Pane::Flame => flame::titles(pen, app, theme),
-        Pane::Threads => threads::titles(pen, app, theme),
+        Pane::Threads => {
+            columns::titles(pen, &app.view.columns(screen.width), "THREADS", app, theme);
+        }
         Pane::Waits => waits::titles(pen, app, theme),
     }
     match app.view.pane {

@@ -36,6 +36,8 @@ pub struct Glyphs {
     pub cut: &'static str,
     pub descending: &'static str,
     pub ascending: &'static str,
+    /// Before a share that has grown.
+    pub grows: &'static str,
     /// The parts of a bar: self time, the rest of the total, and the remainder.
     pub bar: [&'static str; 3],
     /// The levels of a sparkline, from zero to the highest.
@@ -55,6 +57,7 @@ static UNICODE: Glyphs = Glyphs {
     cut: "…",
     descending: "▾",
     ascending: "▴",
+    grows: "↑",
     bar: ["█", "░", " "],
     spark: ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"],
     border: ["╭", "╮", "╰", "╯", "─", "│"],
@@ -70,6 +73,7 @@ static ASCII: Glyphs = Glyphs {
     cut: ".",
     descending: "v",
     ascending: "^",
+    grows: "^",
     bar: ["#", "-", " "],
     spark: ["_", ".", ",", "-", "~", "=", "+", "#"],
     border: ["+", "+", "+", "+", "-", "|"],

@@ -9,99 +9,68 @@ use super::label;
 use super::text::{Pen, cut_start};
 use super::theme::Theme;
 use crate::app::AppState;
-use crate::app::layout::TRENDS_FROM;
-use crate::model::projection::settings::{Metric, SortColumn};
-use crate::model::projection::{GroupNow, Label, SLICES, Totals};
+use crate::app::columns::Columns;
+use crate::model::projection::settings::Metric;
+use crate::model::projection::{GroupNow, Label, Totals};
 use crate::model::vocabulary::state::State;
 
-/// Cells of the states of a row's time.
-const SPLIT: usize = 10;
-/// Cells of what most threads do now.
-const NOW: usize = 10;
-/// Cells of a thread's name on a screen of 80 cells, and at most.
-const NAME: (usize, usize) = (20, 36);
-
-fn name_cells(screen: usize) -> usize {
-    NAME.0.max(screen / 5).min(NAME.1)
-}
-
-fn has_trend(app: &AppState, screen: usize) -> bool {
-    app.view.has_trends() && screen >= usize::from(TRENDS_FROM)
-}
-
-pub fn titles(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
-    let settings = &app.view.settings;
-    let screen = pen.room();
-    let title = |text: &str, sort: Option<SortColumn>| match sort == Some(settings.sort) {
-        true => {
-            let arrow = match settings.reverse {
-                true => theme.glyphs.ascending,
-                false => theme.glyphs.descending,
-            };
-            (format!("{arrow}{text}"), theme.bold())
-        }
-        false => (text.to_owned(), theme.title()),
-    };
-    let (total, style) = title(Column::Total.title(&app.view.shown), Some(SortColumn::Total));
-    pen.put_right(&total, 7, style).space(1);
-    let (beside, style) = title(Column::Beside.title(&app.view.shown), Some(SortColumn::Cpu));
-    pen.put_right(&beside, 7, style);
-    pen.space(1).put_left("NOW", NOW, theme.title());
-    let (split, style) = title("STATES", Some(SortColumn::State));
-    pen.space(1).put_left(&split, SPLIT, style);
-    if has_trend(app, screen) {
-        pen.space(1).put_left("TREND", SLICES, theme.title());
-    }
-    let (name, style) = title("THREADS", Some(SortColumn::Name));
-    pen.space(1).put_left(&name, name_cells(screen), style);
-    pen.space(1).put("MOSTLY IN", theme.title());
-}
+/// Cells of the states of a row's time, and of what most threads do now.
+const CELLS: usize = 10;
 
 pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
     let view = &app.view;
+    let columns = view.columns(area.width);
     for y in 0..area.height {
         let at = view.threads.list.top + usize::from(y);
         let Some(group) = view.threads.rows.get(at) else { break };
         let mut pen = Pen::new(buffer, area, y);
-        draw_row(&mut pen, (at, *group), app, theme);
+        draw_row(&mut pen, (at, *group), &columns, app, theme);
         if at == view.threads.list.cursor {
             pen.restyle_line(area, theme.selected());
         }
     }
 }
 
-fn draw_row(pen: &mut Pen<'_>, (at, index): (usize, u32), app: &AppState, theme: &Theme) {
+fn draw_row(
+    pen: &mut Pen<'_>,
+    (at, index): (usize, u32),
+    columns: &Columns,
+    app: &AppState,
+    theme: &Theme,
+) {
     let view = &app.view;
     let group = &view.projection.groups[index as usize];
-    let (screen, glyphs) = (pen.room(), theme.glyphs);
     let figures = Figures { total: group.total, own: Totals::default(), trend: view.trend(at) };
     let unresolved = figures.is_unresolved(app);
-    for column in [Column::Total, Column::Beside] {
-        figures.write(column, pen, app, theme, unresolved);
-    }
-    let now = view.projection.now_of_groups.get(index as usize);
-    write_now(pen, now, theme);
-    pen.space(1);
-    let states = split(&group.total, view.shown.metric);
-    for state in &states {
-        pen.put(letter(*state), theme.state(*state));
-    }
-    pen.space(SPLIT - states.len());
-    if has_trend(app, screen) {
-        figures.write(Column::Trend, pen, app, theme, unresolved);
-    }
-    let cells = name_cells(screen);
-    let name = match group.threads.len() {
-        0 | 1 => group.name.to_string(),
-        n => format!("{} ({n})", group.name),
-    };
-    // The number at the end tells threads apart.
-    let name = cut_start(&name, cells, glyphs.cut);
-    pen.space(1).put_left(&name, cells, if unresolved { theme.dim() } else { theme.group() });
-    if let Some(node) = view.main_function(index) {
-        let room = pen.room().saturating_sub(2);
-        let label = Label::of_function(view.node_location(node));
-        label::put(pen.space(1), &label, room, unresolved, app, theme);
+    for column in &columns.shown {
+        match column {
+            Column::Now => write_now(pen, view.projection.now_of_groups.get(index as usize), theme),
+            Column::States => {
+                pen.space(1);
+                let states = split(&group.total, view.shown.metric);
+                for state in &states {
+                    pen.put(letter(*state), theme.state(*state));
+                }
+                pen.space(CELLS - states.len());
+            }
+            Column::Name => {
+                let name = match group.threads.len() {
+                    0 | 1 => group.name.to_string(),
+                    n => format!("{} ({n})", group.name),
+                };
+                // The number at the end tells threads apart.
+                let name = cut_start(&name, columns.name, theme.glyphs.cut);
+                let style = if unresolved { theme.dim() } else { theme.group() };
+                pen.space(1).put_left(&name, columns.name, style);
+            }
+            Column::MostlyIn => {
+                let Some(node) = view.main_function(index) else { continue };
+                let room = pen.room().saturating_sub(2);
+                let label = Label::of_function(view.node_location(node));
+                label::put(pen.space(1), &label, room, unresolved, app, theme);
+            }
+            column => figures.write(*column, pen, app, theme, unresolved),
+        }
     }
 }
 
@@ -115,16 +84,16 @@ fn write_now(pen: &mut Pen<'_>, now: Option<&GroupNow>, theme: &Theme) {
     pen.space(1);
     match (most, now) {
         (Some((1, state)), Some(now)) if now.threads() == 1 => {
-            pen.put_left(state.word(), NOW, theme.state(state));
+            pen.put_left(state.word(), CELLS, theme.state(state));
         }
         (Some((count, state)), _) => {
-            pen.put_left(&format!("{count} {}", state.word()), NOW, theme.state(state));
+            pen.put_left(&format!("{count} {}", state.word()), CELLS, theme.state(state));
         }
         (None, Some(now)) if now.idle > 0 => {
-            pen.put_left("idle", NOW, theme.dim());
+            pen.put_left("idle", CELLS, theme.dim());
         }
         _ => {
-            pen.put_left("", NOW, theme.dim());
+            pen.put_left("", CELLS, theme.dim());
         }
     }
 }
@@ -142,12 +111,12 @@ fn split(total: &Totals, metric: Metric) -> Vec<State> {
     if whole == 0 {
         return Vec::new();
     }
-    let mut states = Vec::with_capacity(SPLIT);
+    let mut states = Vec::with_capacity(CELLS);
     let mut before = 0u128;
     for state in State::ALL {
         before += u128::from(of(state));
         // Up to here as many cells as the sum so far has tenths: all of them at the end.
-        let cells = ((before * 2 * SPLIT as u128 + whole) / (2 * whole)) as usize;
+        let cells = ((before * 2 * CELLS as u128 + whole) / (2 * whole)) as usize;
         states.resize(cells.max(states.len()), state);
     }
     states
@@ -190,7 +159,7 @@ mod tests {
     fn a_split_has_ten_cells() {
         assert_eq!(letters(&[(State::Run, 40), (State::Lock, 60)]), "rrrrllllll");
         assert_eq!(letters(&[(State::Io, 7)]), "iiiiiiiiii");
-        assert_eq!(letters(&[(State::Run, 1), (State::Io, 1), (State::Lock, 1)]).len(), SPLIT);
+        assert_eq!(letters(&[(State::Run, 1), (State::Io, 1), (State::Lock, 1)]).len(), CELLS);
         assert_eq!(letters(&[(State::Run, 1), (State::Sleep, u64::MAX / 2)]), "ssssssssss");
         assert_eq!(letters(&[]), "");
     }

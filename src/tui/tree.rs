@@ -3,11 +3,12 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::columns::{Column, Columns, Figures};
+use super::columns::{Column, Figures};
 use super::label;
 use super::text::{Pen, cut_end, width};
 use super::theme::Theme;
 use crate::app::AppState;
+use crate::app::columns::Columns;
 use crate::app::rows::{Fold, Row, What};
 
 /// Minimum cells of a name, whatever its indentation.
@@ -15,7 +16,7 @@ const NAME_LEAST: usize = 16;
 
 pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
     let view = &app.view;
-    let columns = Columns::new(area.width, view.has_trends());
+    let columns = view.columns(area.width);
     for y in 0..area.height {
         let at = view.tree.top + usize::from(y);
         let Some(row) = view.rows.get(at) else { break };

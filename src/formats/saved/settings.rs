@@ -72,6 +72,9 @@ fn sort_word(column: SortColumn) -> &'static str {
         SortColumn::Cpu => "cpu",
         SortColumn::State => "state",
         SortColumn::Name => "name",
+        SortColumn::Hits => "hits",
+        SortColumn::Change => "change",
+        SortColumn::Module => "module",
     }
 }
 

@@ -181,7 +181,7 @@ fn choose_entries(nodes: &Nodes, methods_of: &[u32], methods: &mut [Method]) {
 
 /// Returns which nodes are below another node of their method. Names of threads have no method and
 /// count as outermost.
-fn recursive(
+pub(super) fn recursive(
     nodes: &Nodes,
     groups: &[Group],
     methods_of: &[u32],

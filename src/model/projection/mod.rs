@@ -28,7 +28,7 @@
 //! graph                  the callers and callees of a function
 //! observed               what the threads were found to wait for
 //! row_order, collapse    the order of rows, several calls on one line
-//! trend                  time of rows over the range
+//! trend, changes         time of rows over the range; order by change
 //! confidence             precision of a figure
 //! findings               the sentences above the rows
 //! sampling_error         whether two figures differ
@@ -44,6 +44,7 @@ mod base_marks;
 mod bursts;
 mod busy_threads;
 mod busy_time;
+mod changes;
 mod collapse;
 mod columns;
 mod common_waits;
@@ -282,6 +283,8 @@ pub struct Projection {
     /// The same groups with inverted trees, if they were wanted: roots are the innermost functions,
     /// and below each stand its callers. It has only groups, nodes, trends and totals.
     inverted: Option<Box<Projection>>,
+    /// By metric.
+    changes: [changes::Changes; Metric::ALL.len()],
 }
 
 impl Projection {
@@ -319,6 +322,7 @@ impl Projection {
             alone_in: OnceLock::new(),
             trend: None,
             inverted: None,
+            changes: Default::default(),
         }
     }
 

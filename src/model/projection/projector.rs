@@ -88,7 +88,8 @@ impl Projector {
     /// start, whose facts have no time.
     pub fn project_with_trends(&mut self, snapshot: &Snapshot, settings: &Settings) -> Projection {
         let (range, at) = (settings.range, snapshot.at);
-        let slices = trend::Slices::new(&snapshot.history.buckets(range, at));
+        let buckets = snapshot.history.buckets(range, at);
+        let slices = trend::Slices::new(&buckets, snapshot.resolution());
         self.project_facts(snapshot, settings, slices, &mut |f| {
             snapshot.history.read_by_bucket(range, at, f)
         })
@@ -305,6 +306,7 @@ impl Projector {
             alone_in: OnceLock::new(),
             trend,
             inverted,
+            changes: Default::default(),
         };
         shown.done(facts_scratch, &projection.nodes.owns);
         scratch.attached = trees.attached;

@@ -86,8 +86,17 @@ impl Projection {
         }
     }
 
+    /// Returns the column by which rows are ordered if `sort` is chosen.
+    pub fn sorted_by(&self, sort: SortColumn) -> SortColumn {
+        match sort {
+            SortColumn::Change if !self.has_trends() => SortColumn::Total,
+            sort => sort,
+        }
+    }
+
     pub fn ordered(&self, settings: &Settings) -> Ordered<'_> {
-        let Settings { metric, sort, reverse, level, .. } = *settings;
+        let Settings { metric, reverse, level, .. } = *settings;
+        let sort = self.sorted_by(settings.sort);
         Ordered { projection: self, metric, sort, reverse, mine: level == Level::Mine }
     }
 }
@@ -107,9 +116,8 @@ pub struct Ordered<'a> {
 impl<'a> Ordered<'a> {
     /// Returns indexes into [`Projection::groups`].
     pub fn groups(&self) -> Vec<u32> {
-        let groups = &self.projection.groups;
-        let mut order: Vec<u32> = (0..groups.len() as u32).collect();
-        order.sort_unstable_by(|a, b| self.by_group(&groups[*a as usize], &groups[*b as usize]));
+        let mut order: Vec<u32> = (0..self.projection.groups.len() as u32).collect();
+        order.sort_unstable_by(|a, b| self.by_group(*a, *b));
         order
     }
 
@@ -137,9 +145,9 @@ impl<'a> Ordered<'a> {
         let is_last =
             |method: &Method| self.mine && !matches!(method.role, Role::App | Role::Library);
         let mut order: Vec<u32> = (0..methods.len() as u32).collect();
-        order.sort_unstable_by(|a, b| {
-            let (a, b) = (&methods[*a as usize], &methods[*b as usize]);
-            is_last(a).cmp(&is_last(b)).then_with(|| self.by_method(a, b))
+        order.sort_unstable_by(|at_a, at_b| {
+            let (a, b) = (&methods[*at_a as usize], &methods[*at_b as usize]);
+            is_last(a).cmp(&is_last(b)).then_with(|| self.by_method(*at_a, *at_b))
         });
         order
     }
@@ -157,24 +165,26 @@ impl<'a> Ordered<'a> {
         self.projection.nodes.own_value(node, self.metric)
     }
 
-    pub(super) fn by_group(&self, a: &Group, b: &Group) -> Ordering {
+    fn by_group(&self, a: u32, b: u32) -> Ordering {
+        let group = |at: u32| &self.projection.groups[at as usize];
         // Threads with equal names are ordered by their ids.
-        let first = |group: &Group| group.threads.first().map(|t| t.thread);
-        let by_name = || a.name.cmp(&b.name).then_with(|| first(a).cmp(&first(b)));
-        self.by(&(&a.total, &a.own), &(&b.total, &b.own), by_name)
+        let first = |at: u32| group(at).threads.first().map(|t| t.thread);
+        let by_name = || group(a).name.cmp(&group(b).name).then_with(|| first(a).cmp(&first(b)));
+        self.by(&OfGroup(self.projection, a), &OfGroup(self.projection, b), by_name)
     }
 
     /// Compares two nodes in the order of the settings.
     pub fn by_node(&self, a: u32, b: u32) -> Ordering {
         let nodes = &self.projection.nodes;
-        self.by(&(self.projection, a), &(self.projection, b), || {
+        self.by(&OfNode(self.projection, a), &OfNode(self.projection, b), || {
             by_location(nodes.name(a), nodes.name(b))
         })
     }
 
-    fn by_method(&self, a: &Method, b: &Method) -> Ordering {
-        let by_name = || by_location(a.location(self.metric), b.location(self.metric));
-        self.by(&(&a.total, &a.own), &(&b.total, &b.own), by_name)
+    fn by_method(&self, a: u32, b: u32) -> Ordering {
+        let location = |at: u32| self.projection.methods()[at as usize].location(self.metric);
+        let by_name = || by_location(location(a), location(b));
+        self.by(&OfMethod(self.projection, a), &OfMethod(self.projection, b), by_name)
     }
 
     /// Compares two rows. Reversing affects the column, but never the order of equal ones.
@@ -186,11 +196,14 @@ impl<'a> Ordered<'a> {
             // Groups have little self time, so they fall back to their totals.
             SortColumn::SelfTime => b.own(metric).cmp(&a.own(metric)).then_with(by_total),
             SortColumn::Threads => by_total(),
-            SortColumn::Cpu => b.total(Metric::Cpu).cmp(&a.total(Metric::Cpu)),
+            SortColumn::Cpu => b.total(metric.beside()).cmp(&a.total(metric.beside())),
             SortColumn::State => {
                 a.state_rank(metric).cmp(&b.state_rank(metric)).then_with(by_total)
             }
             SortColumn::Name => by_name(),
+            SortColumn::Hits => b.hits(metric).cmp(&a.hits(metric)).then_with(by_total),
+            SortColumn::Change => b.change(metric).total_cmp(&a.change(metric)).then_with(by_total),
+            SortColumn::Module => a.module().cmp(b.module()).then_with(by_total),
         };
         let by_column = if self.reverse { by_column.reverse() } else { by_column };
         by_column.then_with(by_name)
@@ -201,27 +214,90 @@ impl<'a> Ordered<'a> {
 trait Figures {
     fn total(&self, metric: Metric) -> u64;
     fn own(&self, metric: Metric) -> u64;
+    fn hits(&self, metric: Metric) -> u64;
     /// Returns the rank of the main state in display order; a row without time is last.
     fn state_rank(&self, metric: Metric) -> u8;
+    /// Returns percentage points; 0 where it may be due to sampling.
+    fn change(&self, metric: Metric) -> f64;
+    fn module(&self) -> &str;
 }
 
-/// Total and self time of a group or method.
-impl Figures for (&Totals, &Totals) {
+fn state_rank(total: &Totals, metric: Metric) -> u8 {
+    total.main_state(metric).map_or(u8::MAX, |(state, _)| state as u8)
+}
+
+struct OfGroup<'a>(&'a Projection, u32);
+
+impl OfGroup<'_> {
+    fn group(&self) -> &Group {
+        &self.0.groups[self.1 as usize]
+    }
+}
+
+impl Figures for OfGroup<'_> {
     fn total(&self, metric: Metric) -> u64 {
-        self.0.value(metric)
+        self.group().total.value(metric)
     }
 
     fn own(&self, metric: Metric) -> u64 {
-        self.1.value(metric)
+        self.group().own.value(metric)
+    }
+
+    fn hits(&self, metric: Metric) -> u64 {
+        self.group().total.value_hits(metric)
     }
 
     fn state_rank(&self, metric: Metric) -> u8 {
-        self.0.main_state(metric).map_or(u8::MAX, |(state, _)| state as u8)
+        state_rank(&self.group().total, metric)
+    }
+
+    fn change(&self, metric: Metric) -> f64 {
+        self.0.change_of_group(self.1, metric)
+    }
+
+    fn module(&self) -> &str {
+        ""
     }
 }
 
-/// A node.
-impl Figures for (&Projection, u32) {
+struct OfMethod<'a>(&'a Projection, u32);
+
+impl OfMethod<'_> {
+    fn method(&self) -> &Method {
+        &self.0.methods()[self.1 as usize]
+    }
+}
+
+impl Figures for OfMethod<'_> {
+    fn total(&self, metric: Metric) -> u64 {
+        self.method().total.value(metric)
+    }
+
+    fn own(&self, metric: Metric) -> u64 {
+        self.method().own.value(metric)
+    }
+
+    fn hits(&self, metric: Metric) -> u64 {
+        self.method().total.value_hits(metric)
+    }
+
+    fn state_rank(&self, metric: Metric) -> u8 {
+        state_rank(&self.method().total, metric)
+    }
+
+    fn change(&self, metric: Metric) -> f64 {
+        self.0.change_of_method(self.1, metric)
+    }
+
+    fn module(&self) -> &str {
+        // That of its lines is the same.
+        &self.method().location(Metric::Wall).module
+    }
+}
+
+struct OfNode<'a>(&'a Projection, u32);
+
+impl Figures for OfNode<'_> {
     fn total(&self, metric: Metric) -> u64 {
         self.0.value(self.1, metric)
     }
@@ -230,9 +306,20 @@ impl Figures for (&Projection, u32) {
         self.0.nodes.own_value(self.1, metric)
     }
 
+    fn hits(&self, metric: Metric) -> u64 {
+        self.0.total(self.1).value_hits(metric)
+    }
+
     fn state_rank(&self, metric: Metric) -> u8 {
-        let total = self.0.total(self.1);
-        (&total, &total).state_rank(metric)
+        state_rank(&self.0.total(self.1), metric)
+    }
+
+    fn change(&self, metric: Metric) -> f64 {
+        self.0.change_of_node(self.1, metric)
+    }
+
+    fn module(&self) -> &str {
+        &self.0.name(self.1).module
     }
 }
 
@@ -303,6 +390,9 @@ mod tests {
         for ((_, total, _), cpu_ns) in rows.iter_mut().zip([1, 3, 2]) {
             total.cpu_ns = cpu_ns;
         }
+        for ((_, total, _), hits) in rows.iter_mut().zip([2, 1, 3]) {
+            total.hits = hits;
+        }
         for ((_, total, own), state) in rows.iter_mut().zip([State::Wait, State::Run, State::Io]) {
             total.states_ns[state as usize] = total.wall_ns - own.wall_ns;
             own.states_ns[state as usize] = own.wall_ns;
@@ -314,6 +404,10 @@ mod tests {
             (SortColumn::Cpu, "bca", "acb"),
             (SortColumn::State, "bac", "cab"),
             (SortColumn::Name, "abc", "cba"),
+            (SortColumn::Hits, "cab", "bac"),
+            // Without trends.
+            (SortColumn::Change, "acb", "bca"),
+            (SortColumn::Module, "acb", "bca"),
         ] {
             assert_eq!(sorted(&by(column, false), &rows), forward, "{column:?}");
             assert_eq!(sorted(&by(column, true), &rows), backward, "{column:?} reversed");

@@ -26,6 +26,13 @@ impl Metric {
             Metric::Off => "off",
         }
     }
+    /// Returns the metric whose share is drawn beside that of this one.
+    pub fn beside(self) -> Metric {
+        match self {
+            Metric::Wall | Metric::Off => Metric::Cpu,
+            Metric::Cpu => Metric::Wall,
+        }
+    }
 }
 
 /// The unit that one row stands for.
@@ -197,19 +204,29 @@ pub enum SortColumn {
     /// Method time.
     SelfTime,
     Threads,
+    /// Time in [`Metric::beside`].
     Cpu,
     State,
     Name,
+    /// Number of observations.
+    Hits,
+    /// Change from the older half of the range to the newer: what grew first, then what is not
+    /// known to have changed. [`SortColumn::Total`] where changes are unknown.
+    Change,
+    Module,
 }
 
 impl SortColumn {
-    pub const ALL: [SortColumn; 6] = [
+    pub const ALL: [SortColumn; 9] = [
         SortColumn::Total,
         SortColumn::SelfTime,
         SortColumn::Threads,
         SortColumn::Cpu,
         SortColumn::State,
         SortColumn::Name,
+        SortColumn::Hits,
+        SortColumn::Change,
+        SortColumn::Module,
     ];
 }
 

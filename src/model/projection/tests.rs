@@ -155,7 +155,7 @@ impl World {
         settings: &Settings,
     ) -> Projection {
         let buckets: Vec<_> = (0..10).map(|start| (start, start + 1)).collect();
-        let slices = trend::Slices::new(&buckets);
+        let slices = trend::Slices::new(&buckets, snapshot.resolution());
         projector.project_facts(snapshot, settings, slices, &mut |f| {
             for bucket in 0..buckets.len() {
                 let of_bucket = self.facts.iter().skip(bucket).step_by(buckets.len());

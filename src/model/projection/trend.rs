@@ -2,7 +2,8 @@
 //! newer one.
 //!
 //! While the facts are read, each cell's time is also booked to a slice, a run of whole buckets.
-//! That is cheap. Only the rows on the screen are summed up, when they are drawn.
+//! That is cheap. Only the rows on the screen are summed up, when they are drawn; all of them only
+//! where they are ordered by change (see `changes`).
 
 use super::columns::NONE;
 use super::sampling_error::{Pair, Sampled, Sums, between, quantile, reach};
@@ -25,15 +26,18 @@ pub(super) struct Slices {
     of_bucket: Vec<u8>,
     /// From the start of a slice's first bucket to the end of its last; empty without a bucket.
     spans: [(Ns, Ns); SLICES],
+    /// Of wait times, ns.
+    resolution: Ns,
 }
 
 impl Slices {
     /// Returns the slices of a range with these buckets; `None` without a bucket. A bucket belongs
-    /// to the slice that contains its middle, so wide buckets leave slices empty.
-    pub fn new(buckets: &[(Ns, Ns)]) -> Option<Slices> {
+    /// to the slice that contains its middle, so wide buckets leave slices empty. `resolution`: of
+    /// wait times.
+    pub fn new(buckets: &[(Ns, Ns)], resolution: Ns) -> Option<Slices> {
         let (from, till) = (buckets.first()?.0, buckets.last()?.1);
         let length = u128::from(till.saturating_sub(from)).max(1);
-        let mut slices = Slices { of_bucket: Vec::new(), spans: [(0, 0); SLICES] };
+        let mut slices = Slices { of_bucket: Vec::new(), spans: [(0, 0); SLICES], resolution };
         for (start, end) in buckets {
             let middle = u128::from((start + (end - start) / 2).saturating_sub(from));
             let slice = ((middle * SLICES as u128 / length) as usize).min(SLICES - 1);
@@ -68,7 +72,7 @@ impl Slices {
 
 /// Time of some stacks in a slice.
 #[derive(Clone, Copy, Debug, Default)]
-struct Amount {
+pub(super) struct Amount {
     wall_ns: u64,
     cpu_ns: u64,
     run_ns: u64,
@@ -90,7 +94,7 @@ impl Amount {
         }
     }
 
-    fn add(&mut self, more: &Amount) {
+    pub fn add(&mut self, more: &Amount) {
         self.wall_ns += more.wall_ns;
         self.cpu_ns += more.cpu_ns;
         self.run_ns += more.run_ns;
@@ -191,6 +195,39 @@ impl Trend {
             None => false,
         });
     }
+
+    /// Returns the time of each group, then of each node, in each half of the range.
+    pub fn halves_of_places(&self, projection: &Projection) -> Vec<Pair<Amount>> {
+        let groups = projection.groups.len();
+        let mut halves = vec![Pair::<Amount>::default(); groups + projection.nodes.len()];
+        for part in &self.parts {
+            let of_place = &mut halves[part.place as usize];
+            let is_older = usize::from(part.slice) < SLICES / 2;
+            (if is_older { &mut of_place.before } else { &mut of_place.after }).add(&part.amount);
+        }
+        let mut include = |place: usize, within: usize| {
+            let Pair { before, after } = halves[place];
+            halves[within].before.add(&before);
+            halves[within].after.add(&after);
+        };
+        // Callers precede their callees.
+        for node in (0..projection.nodes.len() as u32).rev() {
+            if let Some(parent) = projection.parent(node) {
+                include(groups + node as usize, groups + parent as usize);
+            }
+        }
+        for (at, group) in projection.groups.iter().enumerate() {
+            projection.roots(group).for_each(|root| include(groups + root as usize, at));
+        }
+        halves
+    }
+
+    /// Returns the halves as profiles. `compared`: number of rows whose changes hold together.
+    pub fn halves(&self, metric: Metric, compared: usize) -> Halves {
+        let mut all = [Amount::default(); SLICES];
+        self.parts.iter().for_each(|part| all[usize::from(part.slice)].add(&part.amount));
+        Halves::new(&all, &self.everything, metric, self.slices.resolution, compared)
+    }
 }
 
 /// What a row stands for.
@@ -224,20 +261,23 @@ impl Projection {
     }
 
     /// Returns the trends of rows; none if they are unknown. A row that includes another comes
-    /// before it. `resolution`: of wait times. The changes of all these rows hold together with
-    /// 95 %.
-    pub fn trends(&self, rows: &[RowOf], metric: Metric, resolution: Ns) -> Vec<RowTrend> {
+    /// before it. The changes of all these rows hold together with 95 %.
+    pub fn trends(&self, rows: &[RowOf], metric: Metric) -> Vec<RowTrend> {
+        self.trends_among(rows, metric, rows.len())
+    }
+
+    /// Does the same for rows that were chosen by their changes from `compared` rows: the changes
+    /// of all of those hold together with 95 %.
+    pub fn trends_among(&self, rows: &[RowOf], metric: Metric, compared: usize) -> Vec<RowTrend> {
         let Some(trend) = &self.trend else { return Vec::new() };
         let owners = match rows.iter().any(|row| matches!(row, RowOf::Method(_))) {
             true => Owners::of_methods(self, rows),
             false => Owners::of_tree(self, rows),
         };
-        let mut all = [Amount::default(); SLICES];
-        trend.parts.iter().for_each(|part| all[usize::from(part.slice)].add(&part.amount));
         let lines = owners.sum_up(&trend.parts, rows.len());
         let (eighths, spans) = (trend.slices.of_eighths(), &trend.slices.spans);
         let several = eighths.iter().any(|slice| *slice != eighths[0]);
-        let halves = Halves::new(&all, &trend.everything, metric, resolution, rows.len());
+        let halves = trend.halves(metric, compared);
         let row_trend = |line: &[Amount; SLICES]| {
             let slices = line.map(|amount| amount.totals().value(metric));
             let rates = eighths.map(|slice| {
@@ -249,7 +289,7 @@ impl Projection {
             RowTrend {
                 slices,
                 levels: several.then(|| rates.map(level)),
-                change: halves.change(line),
+                change: halves.change(&in_halves(line)),
             }
         };
         lines.iter().map(row_trend).collect()
@@ -257,18 +297,18 @@ impl Projection {
 }
 
 /// Sums the slices of each half.
-fn halves(line: &[Amount; SLICES]) -> Pair<Totals> {
+fn in_halves(line: &[Amount; SLICES]) -> Pair<Amount> {
     let sum = |slices: &[Amount]| {
         let mut sum = Amount::default();
         slices.iter().for_each(|slice| sum.add(slice));
-        sum.totals()
+        sum
     };
     let (before, after) = line.split_at(SLICES / 2);
     Pair { before: sum(before), after: sum(after) }
 }
 
 /// The two halves of a range, as two profiles.
-struct Halves {
+pub(super) struct Halves {
     metric: Metric,
     /// Percentage points per ns; 0 if nothing is shown.
     scale: Pair<f64>,
@@ -282,27 +322,35 @@ impl Halves {
         everything: &[Amount; SLICES],
         metric: Metric,
         resolution: Ns,
-        rows: usize,
+        compared: usize,
     ) -> Halves {
-        let scale = halves(shown).map(|totals| match totals.value(metric) {
+        let scale = in_halves(shown).map(|amount| match amount.totals().value(metric) {
             0 => 0.0,
             shown => 100.0 / shown as f64,
         });
-        let sampled = halves(everything)
-            .map(|totals| Sampled::of(std::iter::once(totals), metric, resolution));
-        Halves { metric, scale, sampled, quantile: quantile(rows) }
+        let sampled = in_halves(everything)
+            .map(|amount| Sampled::of(std::iter::once(&amount.totals()), metric, resolution));
+        Halves { metric, scale, sampled, quantile: quantile(compared) }
     }
 
     /// See [`RowTrend::change`]. A half in which nothing is shown has no shares.
-    fn change(&self, line: &[Amount; SLICES]) -> Option<f64> {
+    pub fn change(&self, row: &Pair<Amount>) -> Option<f64> {
         if self.scale.before == 0.0 || self.scale.after == 0.0 {
             return None;
         }
-        let row = halves(line).map(|totals| Sums::of(totals, self.metric));
+        let row = row.map(|amount| Sums::of(&amount.totals(), self.metric));
+        let shares = Pair {
+            before: row.before.value_ns as f64 * self.scale.before,
+            after: row.after.value_ns as f64 * self.scale.after,
+        };
+        // Bounds are costly, and most rows of a large tree are small.
+        if (shares.after - shares.before).abs() < LEAST_CHANGE {
+            return None;
+        }
         let before = reach(&row.before, &row.after, &self.sampled.before, self.quantile);
         let after = reach(&row.after, &row.before, &self.sampled.after, self.quantile);
         let change = between(&row.map(|sums| sums.value_ns), &self.scale, before, after);
-        (change.is_resolved() && change.change.abs() >= LEAST_CHANGE).then_some(change.change)
+        change.is_resolved().then_some(change.change)
     }
 }
 
