@@ -8,6 +8,7 @@ mod facts {
     pub mod on_core;
     pub mod properties;
     pub mod simulator;
+    pub mod spans;
     pub mod support;
     pub mod tick_intervals;
     pub mod unsampled;

@@ -78,6 +78,6 @@ pub fn session(seconds: u64, stacks: usize) -> Snapshot {
         at += step * SECOND;
         buckets.keep_house(at, HORIZON, &|_: &ThreadKey| false);
     }
-    let history = buckets.history(at as Ns);
+    let history = buckets.history(at as Ns, std::iter::empty());
     Snapshot { at, history, tables: interner.tables(), ..snapshot() }
 }

@@ -12,9 +12,9 @@ use crate::model::facts::fact::{Fact, FactKey, Weights, merged_thread};
 use crate::model::facts::fact_table::{BYTES_PER_FACT, FactTable, fold, rename, round};
 use crate::model::facts::history::{History, OpenBucket};
 use crate::model::facts::packed::Packed;
-use crate::model::facts::tables::{BlockerId, NameId, StackId};
+use crate::model::facts::span_log::{self, Span, SpanLog};
+use crate::model::facts::tables::{NameId, StackId};
 use crate::model::vocabulary::frame::{Ns, SECOND, ThreadKey};
-use crate::model::vocabulary::state::{RawState, State};
 
 /// Time for which buckets stay open, ns. CPU time is carried for at most 10 s, so little is booked
 /// later.
@@ -31,7 +31,7 @@ const WIDE: Ns = 64 * SECOND;
 /// Limits of the kept data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// All history, including the cumulative table, bytes.
+    /// All history, including the cumulative table and the log of spans, bytes.
     pub history_bytes: usize,
     /// Facts per sealed bucket. Exceeded only if threads x states alone are half of it or more, and
     /// then at most tenfold; see [`fold`].
@@ -59,6 +59,7 @@ pub struct Buckets {
     /// than those of a narrower one.
     levels: [VecDeque<Arc<Packed>>; 3],
     cumulative: FactTable,
+    log: SpanLog,
     /// The sealed buckets as last published.
     published: Option<Arc<[Arc<Packed>]>>,
     sealed_bytes: usize,
@@ -76,6 +77,7 @@ impl Buckets {
             open: VecDeque::new(),
             levels: Default::default(),
             cumulative: FactTable::default(),
+            log: SpanLog::new(started, span_log::MAX_BYTES.min(limits.history_bytes / 4)),
             published: None,
             sealed_bytes: 0,
             folded: 0,
@@ -153,66 +155,80 @@ impl Buckets {
         table.entry(key)
     }
 
-    /// Books the span `from..till` to `key`, split at bucket edges. `ready` of it, spread evenly,
-    /// is waiting for a core. `wait`: the start of the unbroken wait that includes this span.
-    pub fn wall(&mut self, key: &FactKey, from: Ns, till: Ns, ready: Ns, wait: Option<Ns>) {
+    /// Returns where the open bucket of `at` ends; at most `till`, which is later.
+    pub fn end_of(&mut self, at: Ns, till: Ns) -> Ns {
+        self.index(till - 1);
+        let index = self.index(at);
+        self.open[index].end.min(till)
+    }
+
+    /// Books the span `from..till` to `key`, split at bucket edges; not to the log. `wait`: the
+    /// start of the unbroken wait that includes this span.
+    pub fn wall(&mut self, key: &FactKey, from: Ns, till: Ns, wait: Option<Ns>) {
+        self.in_buckets(key, from, till, |weights, length, start, till| {
+            weights.wall_ns += length;
+            if let Some(began) = wait {
+                note_wait(weights, began, start, till);
+            }
+        });
+    }
+
+    /// Notes that a wait which began at `began` lasted for the span `from..till`.
+    pub fn note_wait(&mut self, key: &FactKey, from: Ns, till: Ns, began: Ns) {
+        self.in_buckets(key, from, till, |weights, _, start, till| {
+            note_wait(weights, began, start, till);
+        });
+    }
+
+    /// Calls `f` for each bucket of a span: with the weights of `key`, the length of the part in
+    /// this bucket, the start of the bucket, and the end of the part.
+    fn in_buckets(
+        &mut self,
+        key: &FactKey,
+        from: Ns,
+        till: Ns,
+        f: impl Fn(&mut Weights, Ns, Ns, Ns),
+    ) {
         if from >= till {
             return;
         }
         self.index(till - 1);
-        let mut split = Split::new(ready.min(till - from), till - from);
         let mut at = from;
         while at < till {
             let index = self.index(at);
-            let bucket = &self.open[index];
-            let start = bucket.start;
-            let next = bucket.end.min(till);
-            let ready = split.next(next - at);
-            let own = next - at - ready;
-            if own > 0 || wait.is_some() {
-                let weights = self.entry_in(index, key);
-                weights.wall_ns += own;
-                if let Some(began) = wait {
-                    weights.longest(next.saturating_sub(began), began);
-                    if began < start {
-                        weights.open = 1;
-                    }
-                }
-            }
-            if ready > 0 {
-                let (state, blocker) = (RawState::Known(State::Rdy), BlockerId::NONE);
-                let ready_key = FactKey { state, blocker, ..*key };
-                self.entry_in(index, &ready_key).wall_ns += ready;
-            }
+            let start = self.open[index].start;
+            let next = self.open[index].end.min(till);
+            f(self.entry_in(index, key), next - at, start, next);
             at = next;
         }
     }
 
-    /// Books wall and CPU time that was spent within `from..till`, spread evenly.
-    pub fn spread(&mut self, key: &FactKey, from: Ns, till: Ns, wall: Ns, cpu: Ns) {
-        if wall == 0 && cpu == 0 {
-            return;
+    /// Books the span `from..till` to `key`, and to the log. Its thread has reserved the time.
+    pub fn book(&mut self, key: &FactKey, from: Ns, till: Ns) {
+        if from < till {
+            self.wall(key, from, till, None);
+            self.log.push(Span::new(*key, from, till));
         }
-        if from >= till {
-            let weights = self.entry(till, key);
-            weights.wall_ns += wall;
-            weights.cpu_ns += cpu;
-            return;
+    }
+
+    /// Books CPU time and hits of one moment, and to the log.
+    pub fn count(&mut self, key: &FactKey, at: Ns, cpu_ns: Ns, hits: u32, cpu_hits: u32) {
+        let weights = self.entry(at, key);
+        weights.cpu_ns += cpu_ns;
+        weights.hits += hits;
+        weights.cpu_hits += cpu_hits;
+        if key.is_of_unobserved() {
+            weights.wall_ns += cpu_ns;
         }
-        self.index(till - 1);
-        let (mut wall, mut cpu) = (Split::new(wall, till - from), Split::new(cpu, till - from));
-        let mut at = from;
-        while at < till {
-            let index = self.index(at);
-            let next = self.open[index].end.min(till);
-            let (wall, cpu) = (wall.next(next - at), cpu.next(next - at));
-            if wall > 0 || cpu > 0 {
-                let weights = self.entry_in(index, key);
-                weights.wall_ns += wall;
-                weights.cpu_ns += cpu;
-            }
-            at = next;
+        let span = Span::at(*key, at, cpu_ns, hits, cpu_hits);
+        if !span.is_plain() {
+            self.log.push(span);
         }
+    }
+
+    /// Returns the log of spans.
+    pub fn log(&mut self) -> &mut SpanLog {
+        &mut self.log
     }
 
     /// Takes back up to `cpu` from `key` in open buckets, newest first. Returns the time taken
@@ -228,6 +244,8 @@ impl Buckets {
             }
             left -= part;
         }
+        let oldest = self.open.front().map_or(0, |bucket| bucket.start);
+        self.log.take_back(key, cpu - left, oldest);
         cpu - left
     }
 
@@ -241,6 +259,7 @@ impl Buckets {
             self.seal_oldest();
         }
         self.age(now, gone);
+        self.log.keep_house(now);
         self.bound();
     }
 
@@ -313,7 +332,7 @@ impl Buckets {
     /// Returns the memory of all kept data, bytes.
     pub fn bytes(&self) -> usize {
         let open: usize = self.open.iter().map(|bucket| bucket.table.bytes()).sum();
-        self.sealed_bytes + open + self.cumulative.bytes()
+        self.sealed_bytes + open + self.cumulative.bytes() + self.log.bytes()
     }
 
     fn bound(&mut self) {
@@ -326,8 +345,9 @@ impl Buckets {
         }
     }
 
-    /// Returns the current history; `at`: the time up to which it is booked.
-    pub fn history(&mut self, at: Ns) -> History {
+    /// Returns the current history. `at`: the time up to which it is booked; `spans`: those that
+    /// still grow.
+    pub fn history(&mut self, at: Ns, spans: impl Iterator<Item = Span>) -> History {
         // Opens the bucket of `at`, even if nothing is booked to it.
         self.index(at.saturating_sub(1).max(self.started));
         let levels = &self.levels;
@@ -348,7 +368,16 @@ impl Buckets {
                 })
                 .collect(),
             cumulative: self.cumulative.facts().clone(),
+            spans: self.log.published(spans),
         }
+    }
+}
+
+/// Notes a wait that lasted from `began` to `till`, in the bucket that starts at `start`.
+fn note_wait(weights: &mut Weights, began: Ns, start: Ns, till: Ns) {
+    weights.longest(till.saturating_sub(began), began);
+    if began < start {
+        weights.open = 1;
     }
 }
 
@@ -382,6 +411,11 @@ impl Split {
         Split { amount, length, done: 0 }
     }
 
+    /// Returns whether some of the amount remains.
+    pub fn is_left(&self) -> bool {
+        self.share(self.done) < self.amount
+    }
+
     pub fn next(&mut self, length: u64) -> u64 {
         let before = self.share(self.done);
         self.done += length;
@@ -402,6 +436,7 @@ impl Split {
 mod tests {
     use super::*;
     use crate::model::facts::tables::NameId;
+    use crate::model::vocabulary::state::{RawState, State};
     use proptest::prelude::*;
 
     fn fact() -> impl Strategy<Value = Fact> {
@@ -462,7 +497,7 @@ mod tests {
         let key = FactKey::new(thread, NameId(0), StackId(0), state);
         let from = 500 + SECOND / 2;
         let till = 500 + 1_000 * SECOND + SECOND / 4;
-        buckets.wall(&key, from, till, 0, Some(from));
+        buckets.wall(&key, from, till, Some(from));
         let spans: Vec<(Ns, Ns)> = buckets
             .open
             .iter()
@@ -477,7 +512,7 @@ mod tests {
         assert_eq!(walls, [SECOND / 2, 999 * SECOND, SECOND / 4]);
         // Late time goes to the oldest open bucket.
         buckets.keep_house(till + 20 * SECOND, HORIZON, &|_| false);
-        buckets.wall(&key, from, from + 10, 0, None);
+        buckets.wall(&key, from, from + 10, None);
         let oldest = buckets.open.front().expect("one is always open");
         let wall: Ns = oldest.table.facts().iter().map(|(_, w)| w.wall_ns).sum();
         assert_eq!((wall, oldest.start), (10, 500 + 1_008 * SECOND));

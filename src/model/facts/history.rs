@@ -7,7 +7,8 @@ use std::sync::Arc;
 pub use crate::model::facts::fact::{Fact, FactKey, Weights};
 use crate::model::facts::fact_table::FactChunks;
 use crate::model::facts::packed::Packed;
-use crate::model::vocabulary::frame::Ns;
+pub use crate::model::facts::span_log::{Span, Spans};
+use crate::model::vocabulary::frame::{Ns, SECOND};
 
 /// The part of history to read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,7 +17,8 @@ pub enum Range {
     Rolling(Ns),
     /// Since the start, or since the mark `since` (CLOCK_MONOTONIC).
     Cumulative { since: Option<Ns> },
-    /// The buckets that overlap `from..till` (CLOCK_MONOTONIC).
+    /// The time `from..till` (CLOCK_MONOTONIC): exactly where [`Spans`] have it, else the buckets
+    /// that overlap it.
     Between { from: Ns, till: Ns },
 }
 
@@ -39,6 +41,8 @@ pub struct History {
     pub(super) open: Arc<[OpenBucket]>,
     /// The sum of all buckets ever sealed.
     pub(super) cumulative: FactChunks,
+    /// The last two minutes in order.
+    pub(super) spans: Spans,
 }
 
 impl Default for History {
@@ -49,6 +53,7 @@ impl Default for History {
             sealed: Arc::new([]),
             open: Arc::new([]),
             cumulative: FactChunks::default(),
+            spans: Spans::default(),
         }
     }
 }
@@ -92,6 +97,7 @@ impl History {
                 })
                 .collect(),
             cumulative: chunks(&mut parts.cumulative.into_iter()),
+            spans: Spans::default(),
         })
     }
 
@@ -113,6 +119,39 @@ impl History {
         self.open.iter().map(pack)
     }
 
+    /// Returns what the threads did in order. Empty for a history that was read from a file.
+    pub fn spans(&self) -> &Spans {
+        &self.spans
+    }
+
+    /// Returns the part of a range that is read from the spans: a part of history that is not whole
+    /// seconds, as far as it is booked. `None` where buckets are read: for whole seconds, whose
+    /// sums are the same, and for time of which no spans are kept any more.
+    pub fn exact(&self, range: Range) -> Option<(Ns, Ns)> {
+        let Range::Between { from, till } = range else { return None };
+        let kept = from >= self.spans.from() && from < till && from < self.at;
+        (kept && !self.is_whole(from, till)).then_some((from, till.min(self.at)))
+    }
+
+    /// Returns whether more than the given part of history is read, because only seconds, or older
+    /// buckets, are kept of it.
+    pub fn is_widened(&self, range: Range) -> bool {
+        match range {
+            Range::Between { from, till } => {
+                !self.is_whole(from, till) && self.exact(range).is_none()
+            }
+            Range::Rolling(_) | Range::Cumulative { .. } => false,
+        }
+    }
+
+    /// Returns whether a part of history begins and ends with a second, or ends with the newest
+    /// facts.
+    fn is_whole(&self, from: Ns, till: Ns) -> bool {
+        let is_whole =
+            |at: Ns| at.checked_sub(self.started).is_some_and(|since| since.is_multiple_of(SECOND));
+        is_whole(from) && (is_whole(till) || till >= self.at)
+    }
+
     /// Returns the facts of [`Parts::cumulative`].
     pub fn cumulative(&self) -> &FactChunks {
         &self.cumulative
@@ -126,7 +165,8 @@ impl History {
     /// before the requested one, or that of the oldest kept bucket. Beyond an age of 10 minutes it
     /// is up to 10 s before, beyond 70 minutes up to 1 min. The end is that of the bucket that
     /// contains `at`, or the newest booked time. Where no bucket is kept, it is
-    /// the requested span.
+    /// the requested span. Where the range is read from the spans, it is exactly the requested one:
+    /// see [`History::exact`].
     ///
     /// Only `Range::Cumulative { since: None }` reads the cumulative table: everything since the
     /// session began, even if few buckets are kept.
@@ -141,6 +181,10 @@ impl History {
         at: Ns,
         f: &mut dyn FnMut(usize, &FactKey, &Weights),
     ) -> (Ns, Ns) {
+        if let Some((from, till)) = self.exact(range) {
+            self.spans.read(from, till, &mut |span, weights| f(0, &span.key, weights));
+            return (from, till);
+        }
         let Some(wanted) = self.wanted(range, at) else { return self.read_all(f) };
         let mut reader = Reader { read: None, nth: 0, f };
         for bucket in self.sealed.iter().filter(|b| wanted.includes(b.start, b.end)) {
@@ -156,6 +200,9 @@ impl History {
     /// Returns the spans of the buckets that [`History::read`] reads, oldest first, as far as time
     /// is booked. Empty where it reads the cumulative table, whose facts have no time.
     pub fn buckets(&self, range: Range, at: Ns) -> Vec<(Ns, Ns)> {
+        if let Some(exact) = self.exact(range) {
+            return vec![exact];
+        }
         let Some(wanted) = self.wanted(range, at) else { return Vec::new() };
         let sealed = self.sealed.iter().map(|bucket| (bucket.start, bucket.end));
         let open = self.open.iter().map(|bucket| (bucket.start, bucket.end));

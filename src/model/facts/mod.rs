@@ -7,6 +7,7 @@
 //! thread       one thread's account; weigh: observations -> booked time (wall, cpu, hits)
 //! unsampled    assigns stacks to time that no sample hit
 //! fact         (process, thread, name, stack, state) -> weights; fact_table sums them
+//! ledger       places a thread's booked time: each moment once; span_log: keeps it in order
 //! buckets      writes history; history: reads it; packed, chunks: store it
 //! tables       interned stacks and names of frames; interner writes them
 //! tick_rhythm  the intervals achieved
@@ -24,11 +25,13 @@ pub mod futex;
 pub mod history;
 pub mod interner;
 pub mod kernel_lock;
+pub mod ledger;
 pub mod observed_waits;
 pub mod packed;
 pub mod recorder;
 pub mod redacted;
 pub mod snapshot;
+pub mod span_log;
 pub mod tables;
 pub mod thread;
 pub mod tick_rhythm;

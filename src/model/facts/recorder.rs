@@ -341,11 +341,12 @@ impl Recorder {
         self.weigher.silent();
         let threads = self.closed.clone().unwrap_or_else(|| self.weigher.threads().collect());
         let refused = self.interner.refused();
+        let history = self.weigher.history(self.at);
         let buckets = self.weigher.buckets();
         View {
             at: self.at,
             tables: self.interner.tables(),
-            history: buckets.history(self.at),
+            history,
             threads,
             ticks: self.ticks,
             losses: self.losses.since(&self.losses_before),

@@ -7,7 +7,9 @@ use std::collections::VecDeque;
 use crate::model::facts::buckets::{Buckets, Split};
 use crate::model::facts::fact::FactKey;
 use crate::model::facts::interner::Carrier;
+use crate::model::facts::ledger::Ledger;
 use crate::model::facts::snapshot::ThreadNow;
+use crate::model::facts::span_log::Span;
 use crate::model::facts::tables::{BlockerId, NameId, StackId};
 use crate::model::facts::unsampled::{CARRY, Unsampled, Weighed};
 use crate::model::vocabulary::event::{Counters, Syscall};
@@ -177,6 +179,7 @@ pub struct Thread {
     /// The next difference of counters covers this span without observations.
     unseen_cpu: Option<(Ns, Ns)>,
     outcome: Outcome,
+    ledger: Ledger,
     /// rbp was recovered by search for the stack in `doing`.
     recovered: bool,
 }
@@ -205,6 +208,7 @@ impl Thread {
             carried: VecDeque::new(),
             unseen_cpu: None,
             outcome: Outcome::default(),
+            ledger: Ledger::new(seen.at),
             recovered: false,
         }
     }
@@ -234,6 +238,11 @@ impl Thread {
         self.key
     }
 
+    /// Returns the newest span of its booked time, which may still grow.
+    pub fn open_span(&self) -> Option<Span> {
+        self.ledger.open()
+    }
+
     pub fn name(&self) -> NameId {
         self.name
     }
@@ -250,7 +259,8 @@ impl Thread {
         if self.running || ticks < self.ticks + 2 || tick <= self.settled {
             return;
         }
-        buckets.wall(&self.wait_fact(&wait), self.settled, tick, 0, Some(wait.from));
+        let key = self.wait_fact(&wait);
+        self.ledger.wall(&key, self.settled, tick, 0, Some(wait.from), buckets);
         self.settled = tick;
         self.observed = self.observed.max(tick);
         if self.gap.is_some_and(|(_, till)| till <= tick) {
@@ -266,7 +276,8 @@ impl Thread {
             return;
         }
         if self.settled < at {
-            buckets.wall(&self.wait_fact(&wait), self.settled, at, 0, Some(wait.from));
+            let key = self.wait_fact(&wait);
+            self.ledger.wall(&key, self.settled, at, 0, Some(wait.from), buckets);
             self.settled = at;
             self.observed = self.observed.max(at);
         }
@@ -330,7 +341,10 @@ impl Thread {
                 match self.doing {
                     // One wait goes on, whoever holds what it is for.
                     Doing::Waits(before) if same && unmoved => wait.from = before.from,
-                    _ => buckets.entry(wait.from, &self.wait_fact(&wait)).hits += 1,
+                    _ => {
+                        let key = self.wait_fact(&wait);
+                        self.ledger.count(&key, wait.from, 0, 1, 0, buckets);
+                    }
                 }
                 self.doing = Doing::Waits(wait);
                 self.moved = seen.counters.is_none();
@@ -411,9 +425,7 @@ impl Thread {
 
     fn sample(&mut self, stack: StackId, at: Ns, late: bool, buckets: &mut Buckets) {
         let key = self.fact(stack, RUN);
-        let weights = buckets.entry(at, &key);
-        weights.hits += 1;
-        weights.cpu_hits += 1;
+        self.ledger.count(&key, at, 0, 1, 1, buckets);
         if self.samples.len() < MAX_SAMPLES {
             self.samples.push(Sample { at, name: self.name, stack });
         }
@@ -475,7 +487,8 @@ impl Thread {
         let ready = delayed.min(length - running);
         let parts = [(RUN, running, ran), (READY, ready, 0), (WAIT, length - running - ready, 0)];
         for (state, wall, cpu) in parts {
-            buckets.spread(&self.fact(rules.markers.not_observed, state), from, till, wall, cpu);
+            let key = self.fact(rules.markers.not_observed, state);
+            self.ledger.spread(&key, from, till, wall, cpu, buckets);
         }
         self.settled = self.settled.max(till);
         self.doing = Doing::Unknown;
@@ -503,12 +516,14 @@ impl Thread {
         self.expire(Ns::MAX, rules, buckets);
         // Samples after the last counters.
         self.outcome.unweighed.append(&mut self.samples);
+        self.ledger.finish(buckets);
         self.doing = Doing::Unknown;
         self.observed = self.observed.max(at);
     }
 
     /// Replaces ids of stacks and names, which have changed.
     pub fn renumber(&mut self, carrier: &mut Carrier<'_>) {
+        self.ledger.forget();
         self.name = carrier.name(self.name);
         match &mut self.doing {
             Doing::Unknown => {}

@@ -24,6 +24,7 @@ use rustc_hash::FxHashMap;
 use crate::model::facts::buckets::{Buckets, HORIZON, Split};
 use crate::model::facts::fact::FactKey;
 use crate::model::facts::interner::Carrier;
+use crate::model::facts::ledger::ready_key;
 use crate::model::facts::tables::{NameId, StackId};
 use crate::model::vocabulary::frame::{Ns, SECOND, ThreadKey};
 use crate::model::vocabulary::state::{RawState, State};
@@ -198,7 +199,7 @@ impl Donors {
         match *left {
             Unsampled::Cpu { at, name, cpu } => {
                 for (stack, name, part) in self.shares(to, name, at, cpu, to.period) {
-                    buckets.entry(at, &FactKey::new(thread, name, stack, state)).cpu_ns += part;
+                    buckets.count(&FactKey::new(thread, name, stack, state), at, part, 0, 0);
                 }
             }
             Unsampled::Wall { from, till, name, ready } => {
@@ -207,7 +208,9 @@ impl Donors {
                 let part = WALL_PARTS.saturating_mul(to.period);
                 for (stack, name, length) in self.shares(to, name, till, till - from, part) {
                     let key = FactKey::new(thread, name, stack, state);
-                    buckets.wall(&key, at, at + length, readies.next(length), None);
+                    let woken = at + length - readies.next(length);
+                    buckets.book(&key, at, woken);
+                    buckets.book(&ready_key(&key), woken, at + length);
                     at += length;
                 }
             }
@@ -297,11 +300,7 @@ impl Orphans {
     }
 
     fn book(&mut self, at: Ns, key: FactKey, cpu: Ns, buckets: &mut Buckets) {
-        let weights = buckets.entry(at, &key);
-        weights.cpu_ns += cpu;
-        if key.is_of_unobserved() {
-            weights.wall_ns += cpu;
-        }
+        buckets.count(&key, at, cpu, 0, 0);
         if self.booked.len() >= WAITING {
             self.booked.pop_front();
         }

@@ -21,6 +21,7 @@ use rustc_hash::FxHashMap;
 
 use crate::model::facts::buckets::{Buckets, HORIZON};
 use crate::model::facts::fact::{FactKey, merged_thread};
+use crate::model::facts::history::History;
 use crate::model::facts::interner::Carrier;
 use crate::model::facts::snapshot::ThreadNow;
 use crate::model::facts::tables::{BlockerId, NameId, StackId};
@@ -194,9 +195,7 @@ impl Weigher {
     /// Books a sample of a thread that has exited, perhaps before its counters could be read.
     fn sample_of_gone(&mut self, thread: ThreadKey, at: Ns, name: NameId, stack: StackId) {
         let key = FactKey::new(thread, name, stack, RawState::Known(State::Run));
-        let weights = self.buckets.entry(at, &key);
-        weights.hits += 1;
-        weights.cpu_hits += 1;
+        self.buckets.count(&key, at, 0, 1, 1);
         self.wait_for_clock(at, key);
     }
 
@@ -424,6 +423,11 @@ impl Weigher {
         if self.dead.len() < before {
             self.buckets.merge_threads(&gone);
         }
+    }
+
+    /// Returns the current history; `at`: the time up to which it is booked.
+    pub fn history(&mut self, at: Ns) -> History {
+        self.buckets.history(at, self.threads.values().filter_map(Thread::open_span))
     }
 
     /// Returns what a living thread does.

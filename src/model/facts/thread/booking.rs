@@ -47,7 +47,8 @@ impl Thread {
         let mut left = span + self.owed.wall;
         if let Some((from, till)) = self.unseen_cpu.take() {
             // It ran before this span.
-            buckets.spread(&self.fact(rules.markers.not_observed, RUN), from, till, 0, cpu);
+            let key = self.fact(rules.markers.not_observed, RUN);
+            self.ledger.spread(&key, from, till, 0, cpu, buckets);
         } else if cpu > 0 {
             let wall = cpu.min(left);
             left -= wall;
@@ -72,13 +73,14 @@ impl Thread {
 
     /// Books the run delay of a span without samples: the thread was woken in the stack in which it
     /// waited, or goes on in the one in which it ran.
-    fn book_ready(&self, at: Ns, ready: Ns, buckets: &mut Buckets) {
+    fn book_ready(&mut self, at: Ns, ready: Ns, buckets: &mut Buckets) {
         let stack = match self.doing {
             Doing::Waits(wait) => wait.stack,
             Doing::Ran { stack, .. } => stack,
             Doing::Unknown => return,
         };
-        buckets.spread(&self.fact(stack, READY), at.saturating_sub(ready), at, ready, 0);
+        let key = self.fact(stack, READY);
+        self.ledger.wall(&key, at.saturating_sub(ready), at, 0, None, buckets);
     }
 
     /// Books the span up to `at`, of which there are no counters, to the stack in which the thread
@@ -89,7 +91,7 @@ impl Thread {
             Doing::Ran { stack, .. } => (self.fact(stack, RUN), None),
             Doing::Unknown => return,
         };
-        buckets.wall(&key, self.settled, at, 0, wait);
+        self.ledger.wall(&key, self.settled, at, 0, wait, buckets);
         self.settled = self.settled.max(at);
     }
 
@@ -141,12 +143,16 @@ impl Thread {
             Doing::Ran { stack, .. } if !self.running => (self.fact(stack, RUN), None),
             _ if self.not_run_yet() => (self.fact(rules.markers.not_run_yet, READY), None),
             _ if rules.kernel_visible => {
-                self.outcome.unsampled.push(Unsampled::Wall { from, till, name: self.name, ready });
+                let mut ready = Split::new(ready, till.saturating_sub(from));
+                for (from, till) in self.ledger.reserve(from, till) {
+                    let (name, ready) = (self.name, ready.next(till - from));
+                    self.outcome.unsampled.push(Unsampled::Wall { from, till, name, ready });
+                }
                 return;
             }
             _ => (self.fact(rules.markers.kernel_not_visible, RUN), None),
         };
-        buckets.wall(&key, from, till, ready, wait);
+        self.ledger.wall(&key, from, till, ready, wait, buckets);
     }
 
     /// Handles kernel time that is not visible. CPU time without samples was spent in the kernel,
@@ -197,12 +203,11 @@ impl Thread {
         for Sample { at, name, stack } in std::mem::take(&mut self.samples) {
             let key = FactKey { name, ..self.fact(stack, RUN) };
             let (cpu, wall, ready) = (cpu.next(1), wall.next(1), ready.next(1));
-            buckets.spread(&key, at.saturating_sub(wall), at, wall, 0);
-            if cpu > 0 {
-                buckets.entry(at, &key).cpu_ns += cpu;
-            }
+            self.ledger.wall(&key, at.saturating_sub(wall), at, 0, None, buckets);
+            self.ledger.count(&key, at, cpu, 0, 0, buckets);
             let ready_key = FactKey { name, ..self.fact(stack, READY) };
-            buckets.spread(&ready_key, at.saturating_sub(ready), at, ready, 0);
+            let woken = at.saturating_sub(wall);
+            self.ledger.wall(&ready_key, woken.saturating_sub(ready), woken, 0, None, buckets);
             let renamed = name != self.name;
             self.outcome.weighed.push(Weighed { at, name, stack, cpu, renamed });
         }
@@ -227,8 +232,8 @@ impl Thread {
                 }
             } else {
                 let key = self.fact(rules.markers.kernel_not_visible, RUN);
-                buckets.entry(at, &key).cpu_ns += cpu;
-                buckets.spread(&key, at.saturating_sub(wall), at, wall, 0);
+                self.ledger.wall(&key, at.saturating_sub(wall), at, 0, None, buckets);
+                self.ledger.count(&key, at, cpu, 0, 0, buckets);
             }
         }
     }

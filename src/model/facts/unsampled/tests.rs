@@ -69,9 +69,13 @@ fn key(tid: u32, stack: StackId) -> FactKey {
 fn booked(buckets: &mut Buckets) -> BTreeMap<(u32, RawState), Weights> {
     let mut sums: BTreeMap<_, Weights> = BTreeMap::new();
     let at = START + 100 * SECOND;
-    buckets.history(at).read(Range::Cumulative { since: None }, at, &mut |key, weights| {
-        sums.entry((key.stack.0, key.state)).or_default().add(weights);
-    });
+    buckets.history(at, std::iter::empty()).read(
+        Range::Cumulative { since: None },
+        at,
+        &mut |key, weights| {
+            sums.entry((key.stack.0, key.state)).or_default().add(weights);
+        },
+    );
     sums
 }
 
@@ -248,7 +252,9 @@ fn wall_time_without_a_sample_is_cut_end_to_end_and_waits_for_a_core_as_long_as_
         // Each second contains the time spent in it.
         let (mut first, range) = (0, Range::Rolling(1));
         let at = START + 2 * SECOND;
-        buckets.history(at).read(range, START + 1, &mut |_, weights| first += weights.wall_ns);
+        buckets
+            .history(at, std::iter::empty())
+            .read(range, START + 1, &mut |_, weights| first += weights.wall_ns);
         assert_eq!(first, 100 * MS);
     }
 }
@@ -288,9 +294,13 @@ fn wall_time_goes_to_what_was_sampled_around_its_end() {
 fn cpu_by_thread(buckets: &mut Buckets) -> Vec<(u32, u32, Ns)> {
     let mut sums: BTreeMap<_, Ns> = BTreeMap::new();
     let at = START + 100 * SECOND;
-    buckets.history(at).read(Range::Cumulative { since: None }, at, &mut |key, weights| {
-        *sums.entry((key.thread.tid, key.stack.0)).or_default() += weights.cpu_ns / MS;
-    });
+    buckets.history(at, std::iter::empty()).read(
+        Range::Cumulative { since: None },
+        at,
+        &mut |key, weights| {
+            *sums.entry((key.thread.tid, key.stack.0)).or_default() += weights.cpu_ns / MS;
+        },
+    );
     sums.into_iter().map(|((tid, stack), ms)| (tid, stack, ms)).collect()
 }
 
