@@ -6,12 +6,14 @@
 //! cli/typed    the typed options, in one shape for all subcommands
 //! cli/values   one text -> one value, or a sentence that names the option
 //! cli/build    which options go together -> Config
+//! cli/file     the configuration file's keys as options
 //! cli/push     where a report is sent; cli/no_push stands in for it without the feature
 //! cli/errors   clap's errors as one sentence
 //! ```
 
 mod build;
 mod errors;
+mod file;
 mod options;
 #[cfg_attr(not(feature = "push"), path = "cli/no_push.rs")]
 mod push;
@@ -21,12 +23,15 @@ mod values;
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 
-use clap::FromArgMatches;
+use clap::{ArgMatches, FromArgMatches};
 
 use crate::config::{self, Config, Mode, WORKLOAD_ARGUMENT};
+use crate::config_file;
 use crate::exit_code::ExitCode;
 use options::{CommandLine, Sub};
+use typed::Typed;
 
 /// Why the command line starts no run: help, the version, a completion script, the manual, or a
 /// usage error.
@@ -69,6 +74,8 @@ struct Surroundings {
     redact_key: Option<Vec<u8>>,
     /// `SAMPLETOP_PUSH_TOKEN`.
     push_token: Option<Vec<u8>>,
+    /// The configuration file that is read by default.
+    config_path: Option<PathBuf>,
 }
 
 /// Parses `args` as the kernel passed them, the program's own name first.
@@ -80,6 +87,7 @@ pub fn parse(args: impl Iterator<Item = OsString>) -> Result<Config, CliExit> {
         not_utf8: is_not_utf8(|name| std::env::var_os(name)),
         redact_key: std::env::var_os(config::REDACT_KEY).map(OsString::into_vec),
         push_token: std::env::var_os(config::PUSH_TOKEN).map(OsString::into_vec),
+        config_path: config_file::place::default_path(),
     };
     parse_in(args, &surroundings)
 }
@@ -107,6 +115,28 @@ fn parse_in(
             ..build::defaults()
         });
     }
+    let (args, off) = file::flags_off(&args);
+    let (typed, matches) = typed_line(&args, surroundings)?;
+    let from_file = file::read(&typed, &matches, &off, surroundings).map_err(CliExit::usage)?;
+    // First without the file, so that an error is about what was typed.
+    let mut config = build::config(typed, surroundings)?;
+    if let (false, Some(path)) = (from_file.args.is_empty(), &from_file.path) {
+        let merged = typed_line(&file::with(&args, &from_file), surroundings)
+            .and_then(|(typed, _)| build::config(typed, surroundings));
+        config = merged.map_err(|exit| CliExit {
+            message: format!("{}\n", file::with_path(&exit.message, path)),
+            ..exit
+        })?;
+    }
+    config.file = from_file.path;
+    Ok(config)
+}
+
+/// Parses a command line into one shape for all subcommands.
+fn typed_line(
+    args: &[OsString],
+    surroundings: &Surroundings,
+) -> Result<(Typed, ArgMatches), CliExit> {
     let mut definitions = options::definitions();
     let matches = definitions.try_get_matches_from_mut(args.iter()).map_err(|error| {
         let named = definitions
@@ -122,7 +152,7 @@ fn parse_in(
         _ => {}
     }
     let typed = typed::typed(line, surroundings).map_err(CliExit::usage)?;
-    build::config(typed, surroundings)
+    Ok((typed, matches))
 }
 
 /// Prints the completion script of a shell.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use regex::Regex;
 
 use crate::model::projection::settings::{
-    Filter, Filters, Grouping, Level, Metric, Range, Rename, RollUp, Settings, Whose,
+    Filter, Filters, Grouping, Level, Metric, Range, Rename, RollUp, Settings, SortColumn, Whose,
 };
 use crate::model::transform::diff::Per;
 use crate::model::transform::redact::Key;
@@ -252,6 +252,57 @@ pub struct Screen {
     pub color: bool,
     pub ascii: bool,
     pub mouse: bool,
+    pub names: Names,
+}
+
+/// How functions are named in rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Names {
+    #[default]
+    Short,
+    Full,
+}
+
+impl Names {
+    pub const ALL: [Names; 2] = [Names::Short, Names::Full];
+
+    /// Returns the word on the command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Names::Short => "short",
+            Names::Full => "full",
+        }
+    }
+}
+
+/// Default sampling interval.
+pub const INTERVAL: Duration = Duration::from_millis(10);
+/// Default window of the live view.
+pub const WINDOW: Duration = Duration::from_secs(30);
+
+/// What the user chose in the live view, to be saved in the configuration file.
+#[derive(Clone, Debug)]
+pub struct Choices {
+    /// All but the range, and only filters that are on.
+    pub settings: Settings,
+    /// The window of a rolling range.
+    pub window: Duration,
+    pub interval: Duration,
+    pub mouse: bool,
+    pub names: Names,
+}
+
+impl Default for Choices {
+    /// Returns the live view's defaults.
+    fn default() -> Choices {
+        Choices {
+            settings: Settings { level: Level::Mine, ..Settings::default() },
+            window: WINDOW,
+            interval: INTERVAL,
+            mouse: false,
+            names: Names::default(),
+        }
+    }
 }
 
 /// The destination of results.
@@ -367,6 +418,8 @@ pub struct Given {
     pub range: Option<Range>,
     pub idle: bool,
     pub idle_at: Vec<Regex>,
+    /// The column, and whether its order is reversed.
+    pub sort: Option<(SortColumn, bool)>,
 }
 
 impl Given {
@@ -382,6 +435,7 @@ impl Given {
         settings.range = self.range.unwrap_or(settings.range);
         settings.level = self.level.unwrap_or(settings.level);
         settings.whose.extend(self.whose.iter().cloned());
+        (settings.sort, settings.reverse) = self.sort.unwrap_or((settings.sort, settings.reverse));
         if let Some(grouping) = &self.grouping {
             settings.grouping = grouping.clone();
         }
@@ -439,6 +493,8 @@ pub struct Config {
     pub settings: Settings,
     pub screen: Screen,
     pub output: Output,
+    /// The configuration file, which need not exist; `None`: no home directory is known.
+    pub file: Option<PathBuf>,
 }
 
 #[cfg(test)]
@@ -458,7 +514,7 @@ impl Config {
                 wakers: None,
             },
             settings: Settings { range: Range::Cumulative { since: None }, ..Settings::default() },
-            screen: Screen { color: false, ascii: true, mouse: false },
+            screen: Screen { color: false, ascii: true, mouse: false, names: Names::Short },
             output: Output {
                 format: Format::Text,
                 path: None,
@@ -466,6 +522,7 @@ impl Config {
                 redact: None,
                 push: None,
             },
+            file: None,
         }
     }
 }

@@ -29,6 +29,7 @@ pub mod cli;
 pub mod clock;
 pub mod commands;
 pub mod config;
+pub mod config_file;
 pub mod demo;
 pub mod doctor;
 pub mod elf;

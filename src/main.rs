@@ -6,6 +6,11 @@ use std::process::ExitCode;
 use sampletop::{cli, commands};
 
 fn main() -> ExitCode {
+    // First, since the configuration file is read with the caller's rights.
+    if let Err(failure) = commands::settle_rights() {
+        eprintln!("sampletop: {}", failure.sentence);
+        return ExitCode::from(failure.code.number());
+    }
     let code = match cli::parse(std::env::args_os()) {
         Ok(config) => commands::run(&config),
         Err(exit) => {

@@ -1,5 +1,7 @@
 //! Implements each action.
 
+use std::time::Duration;
+
 use super::event::{Counted, Effect, Severity};
 use super::filters::Dialog;
 use super::flame::Move;
@@ -14,10 +16,14 @@ use super::time_range;
 use super::view::View;
 use super::wakers::{self, Wakers};
 use super::{AppState, Overlay, WiderSearch, insight};
+use crate::config::Choices;
 use crate::model::facts::tables::FrameKind;
 use crate::model::projection::settings::{
     Grouping, Level, Metric, Range, RollUp, SortColumn, Whose,
 };
+
+/// Windows are at least this; at most a day.
+const SECOND: Duration = Duration::from_secs(1);
 
 impl AppState {
     pub(super) fn act(&mut self, action: Action) -> Vec<Effect> {
@@ -142,6 +148,7 @@ impl AppState {
             },
             Action::StopSampling => return self.stop_sampling(),
             Action::Export => return self.export(),
+            Action::SaveChoices => return self.save_choices(),
             Action::ShortNames => self.view.short_names = !self.view.short_names,
             Action::NextLevel => {
                 self.set_level(next(&Level::ALL, self.view.settings.level));
@@ -508,6 +515,22 @@ impl AppState {
         }
     }
 
+    /// Saves what is chosen; filters that are off are not among them.
+    fn save_choices(&mut self) -> Vec<Effect> {
+        if self.config.secure {
+            self.notice = Some(("nothing is written under --secure".into(), Severity::Error));
+            return Vec::new();
+        }
+        let choices = Choices {
+            settings: self.view.settings.clone(),
+            window: Duration::from_nanos(self.window).clamp(SECOND, 24 * 3600 * SECOND),
+            interval: self.interval,
+            mouse: self.config.screen.mouse,
+            names: self.view.names(),
+        };
+        vec![Effect::SaveChoices(Box::new(choices))]
+    }
+
     fn pick(&mut self) -> Vec<Effect> {
         let Some(picker) = &self.picker else { return Vec::new() };
         let pid = match picker.pick(self.now) {
@@ -524,7 +547,7 @@ impl AppState {
             }
         };
         self.picker = None;
-        self.view = View::new(self.view.settings.clone());
+        self.view = View::new(self.view.settings.clone(), self.view.names());
         self.newest = None;
         self.held = None;
         self.ask_nothing();

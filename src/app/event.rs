@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 
 use super::key::{Key, Mouse};
-use crate::config::Screen;
+use crate::config::{Choices, Names, Screen};
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::projection::settings::{Level, Settings, SortColumn};
 use crate::model::projection::waits::{Answer, Asked};
@@ -43,7 +43,7 @@ impl Default for AppConfig {
         AppConfig {
             settings: Settings { level: Level::Mine, ..Settings::default() },
             interval: Duration::from_millis(10),
-            screen: Screen { color: true, ascii: false, mouse: false },
+            screen: Screen { color: true, ascii: false, mouse: false, names: Names::Short },
             secure: false,
             version: env!("CARGO_PKG_VERSION").into(),
             pick: false,
@@ -180,6 +180,8 @@ pub enum Effect {
     CountWakeups(Duration),
     /// Name the wakers that a saved profile has, then send [`Input::Woken`].
     NameWakers(Arc<Wakeups>),
+    /// Save these in the configuration file, then send [`Input::Notice`].
+    SaveChoices(Box<Choices>),
     SetInterval(Duration),
     PauseSampling(bool),
     /// Switch to the ptrace backend.

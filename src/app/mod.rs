@@ -164,7 +164,7 @@ impl AppState {
             width: 80,
             height: 24,
             interval: config.interval,
-            view: View::new(config.settings.clone()),
+            view: View::new(config.settings.clone(), config.screen.names),
             newest: None,
             frozen: false,
             held: None,

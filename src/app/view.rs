@@ -17,6 +17,7 @@ use super::rows::{Fold, Row, Tree, What};
 use super::thread_list::{self, ThreadList};
 use super::trends::{Trends, row_of};
 use super::wait_list::WaitList;
+use crate::config::Names;
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::Location;
 use crate::model::projection::settings::{Range, Settings, SortColumn};
@@ -79,7 +80,7 @@ pub struct View {
 }
 
 impl View {
-    pub fn new(settings: Settings) -> View {
+    pub fn new(settings: Settings, names: Names) -> View {
         View {
             shown: settings.clone(),
             settings,
@@ -103,13 +104,17 @@ impl View {
             width: 80,
             threads: ThreadList::default(),
             wait_list: WaitList::default(),
-            short_names: true,
+            short_names: names == Names::Short,
             search: None,
             busy_threads: Arc::default(),
             asked_for_trends: false,
             trends: Trends::default(),
             waits: HashMap::new(),
         }
+    }
+
+    pub fn names(&self) -> Names {
+        if self.short_names { Names::Short } else { Names::Full }
     }
 
     /// Displays a new projection, after a new snapshot or a changed setting.

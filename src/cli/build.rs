@@ -8,8 +8,8 @@ use super::typed::{Job, Typed};
 use super::values::{self, STDOUT, Times, shown};
 use super::{CliExit, Surroundings};
 use crate::config::{
-    self, CaptureChoice, Config, Format, Given, Kept, Mode, Output, Redact, Reports, Sampling,
-    Screen, TargetSpec, UnwinderChoice, Wanted, Workload,
+    self, CaptureChoice, Config, Format, Given, INTERVAL, Kept, Mode, Names, Output, Redact,
+    Reports, Sampling, Screen, TargetSpec, UnwinderChoice, WINDOW, Wanted, Workload,
 };
 use crate::model::projection::settings::{
     Filter, Filters, Level, Metric, Range, RollUp, Settings, Whose,
@@ -20,8 +20,6 @@ use crate::model::vocabulary::frame::Ns;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Default sampling interval.
-const INTERVAL: Duration = Duration::from_millis(10);
 const INTERVALS: Times = Times {
     option: "--interval",
     least: Duration::from_millis(1),
@@ -30,7 +28,6 @@ const INTERVALS: Times = Times {
 };
 /// Default limit of sampletop's own CPU time, percent of one core.
 const MAX_OVERHEAD: f64 = 3.0;
-const WINDOW: Duration = Duration::from_secs(30);
 const WINDOWS: Times =
     Times { option: "--window", least: Duration::from_secs(1), most: DAY, range: "from 1s to 24h" };
 /// Default duration of a recording.
@@ -78,7 +75,7 @@ pub fn defaults() -> Config {
             wakers: None,
         },
         settings: Settings { range: Range::Rolling(ns(WINDOW)), ..Settings::default() },
-        screen: Screen { color: true, ascii: false, mouse: false },
+        screen: Screen { color: true, ascii: false, mouse: false, names: Names::default() },
         output: Output {
             format: Format::Text,
             path: None,
@@ -86,6 +83,7 @@ pub fn defaults() -> Config {
             redact: None,
             push: None,
         },
+        file: None,
     }
 }
 
@@ -135,6 +133,10 @@ fn build(typed: Typed, surroundings: &Surroundings) -> Result<Config, String> {
         color: !(typed.screen.no_color || surroundings.no_color || surroundings.dumb),
         ascii: typed.screen.ascii || surroundings.not_utf8 && !typed.screen.unicode,
         mouse: typed.screen.mouse,
+        names: match &typed.screen.names {
+            Some(text) => values::word("--names", text, &Names::ALL, Names::word)?,
+            None => Names::default(),
+        },
     };
     let redact = if typed.output.redact { Some(redact(&typed, surroundings)?) } else { None };
     let push = push(&typed, surroundings)?;
@@ -151,6 +153,7 @@ fn build(typed: Typed, surroundings: &Surroundings) -> Result<Config, String> {
         settings,
         screen,
         output: Output { format, path, secure: typed.screen.secure, redact, push },
+        file: None,
     })
 }
 
@@ -461,13 +464,16 @@ fn given(typed: &Typed) -> Result<Given, String> {
     let metric = |text: &String| values::word("--metric", text, &Metric::ALL, Metric::word);
     let roll_up = |text: &String| values::word("--by", text, &RollUp::ALL, RollUp::word);
     let level = |text: &String| values::word("--level", text, &Level::ALL, Level::word);
-    let whose = |option: &str, texts: &[String], mine| {
-        let whose = |text: &String| Ok(Whose { pattern: values::regex(option, text)?, mine });
-        texts.iter().map(whose).collect::<Result<Vec<_>, String>>()
-    };
     // Of several that match, the last holds: what is named as the user's own is shown.
-    let mut corrections = whose("--library", &typed.view.library, false)?;
-    corrections.extend(whose("--app", &typed.view.app, true)?);
+    let of_library =
+        |text: &String| Ok(Whose { pattern: values::regex("--library", text)?, mine: false });
+    let mut corrections =
+        typed.view.library.iter().map(of_library).collect::<Result<Vec<_>, String>>()?;
+    for text in &typed.view.app {
+        let pattern = text.strip_prefix('!');
+        let (mine, pattern) = (pattern.is_none(), pattern.unwrap_or(text));
+        corrections.push(Whose { pattern: values::regex("--app", pattern)?, mine });
+    }
     Ok(Given {
         metric: typed.view.metric.as_ref().map(metric).transpose()?,
         roll_up: typed.view.by.as_ref().map(roll_up).transpose()?,
@@ -501,6 +507,7 @@ fn given(typed: &Typed) -> Result<Given, String> {
             .iter()
             .map(|text| values::regex("--idle-at", text))
             .collect::<Result<_, _>>()?,
+        sort: typed.screen.sort.as_ref().map(|text| values::sort(text)).transpose()?,
     })
 }
 

@@ -363,7 +363,7 @@ pub struct ViewOptions {
     /// Rows: mine (your code), chains, all
     #[arg(long, value_name = "LEVEL")]
     pub level: Option<String>,
-    /// Your code: functions, modules, files
+    /// Your code: function, module, file; !RE is not
     #[arg(long, value_name = "REGEX")]
     pub app: Vec<String>,
     /// Not your code
@@ -482,15 +482,25 @@ pub struct ScreenOptions {
     /// Take mouse events from the terminal
     #[arg(long)]
     pub mouse: bool,
+    /// Row order: total self threads cpu state name
+    #[arg(long, value_name = "COLUMN")]
+    pub sort: Option<String>,
+    /// Names of functions: short or full
+    #[arg(long, value_name = "HOW")]
+    pub names: Option<String>,
     /// Write no files
     #[arg(long)]
     pub secure: bool,
+    /// Options to begin with [~/.config/sampletop]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
 }
 
 /// Returns the definitions as they are parsed and printed.
 pub fn definitions() -> clap::Command {
     const LIVE: [&str; 2] = ["open", "demo"];
-    const SCREEN: [&str; 5] = ["no_color", "ascii", "unicode", "mouse", "secure"];
+    const SCREEN: [&str; 8] =
+        ["no_color", "ascii", "unicode", "mouse", "sort", "names", "secure", "config"];
     /// clap's own template, without its blank lines between sections.
     const TEMPLATE: &str = "{about}\n\nUsage: {usage}\n\n{options}{after-help}\n";
     /// Subcommands that write fewer formats than the others.

@@ -20,6 +20,7 @@ const TERMINAL: Surroundings = Surroundings {
     not_utf8: false,
     redact_key: None,
     push_token: None,
+    config_path: None,
 };
 const PIPE: Surroundings = Surroundings { stdout_is_terminal: false, ..TERMINAL };
 

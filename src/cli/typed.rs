@@ -73,6 +73,9 @@ pub fn typed(line: CommandLine, surroundings: &Surroundings) -> Result<Typed, St
     screen.no_color |= outer.no_color;
     screen.mouse |= outer.mouse;
     screen.secure |= outer.secure;
+    screen.sort = screen.sort.take().or(outer.sort);
+    screen.names = screen.names.take().or(outer.names);
+    screen.config = screen.config.take().or(outer.config);
     if !screen.ascii && !screen.unicode {
         (screen.ascii, screen.unicode) = (outer.ascii, outer.unicode);
     }

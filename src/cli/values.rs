@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use regex::Regex;
 
-use crate::model::projection::settings::{Grouping, Rename, pattern};
+use crate::model::projection::settings::{Grouping, Rename, SortColumn, pattern};
 
 /// A FILE of this name means standard output.
 pub const STDOUT: &str = "-";
@@ -54,6 +54,13 @@ pub fn word<T: Copy>(
             _ => format!("`{option} {}` is none of {}", shown(text), words.join(", ")),
         }
     })
+}
+
+/// Parses a column; with a dash before it, in reversed order.
+pub fn sort(text: &str) -> Result<(SortColumn, bool), String> {
+    let column = text.strip_prefix('-');
+    let found = word("--sort", column.unwrap_or(text), &SortColumn::ALL, SortColumn::word)?;
+    Ok((found, column.is_some()))
 }
 
 pub fn regex(option: &str, text: &str) -> Result<Regex, String> {

@@ -49,7 +49,7 @@ pub fn run(config: &Config) -> ExitCode {
     // If this fails, only the second SIGSEGV from outside would end the program. The run can still
     // begin.
     let _ = fatal_signals::catch();
-    match settle_rights().and_then(|()| dispatch(config)) {
+    match dispatch(config) {
         Ok(code) => code,
         Err(failure) => {
             eprintln!("sampletop: {}", failure.sentence);
@@ -77,9 +77,9 @@ fn dispatch(config: &Config) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Must run before there is a second thread. All threads act with the caller's rights, except the
-/// one that takes stacks.
-fn settle_rights() -> Result<(), Failure> {
+/// Must run first, before there is a second thread. All threads act with the caller's rights,
+/// except the one that takes stacks.
+pub fn settle_rights() -> Result<(), Failure> {
     if privileges::is_setuid() {
         return Err(Failure::new(
             ExitCode::NotPermitted,

@@ -1,8 +1,6 @@
 //! Keeps the profile of the last session, so that an accidental quit or a lost connection loses
 //! nothing.
 
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use crate::formats::saved;
@@ -13,9 +11,7 @@ use crate::sinks::file;
 /// Replaces the last session by this one. Fails with one sentence.
 pub fn keep(snapshot: &Snapshot, settings: &Settings) -> Result<(), String> {
     let path = path().ok_or("HOME is not set")?;
-    let directory = path.parent().unwrap_or(Path::new("/"));
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
-    made.map_err(|error| format!("cannot make `{}`: {}", directory.display(), file::why(&error)))?;
+    file::make_directory(path.parent().unwrap_or(Path::new("/")))?;
     let mut bytes = Vec::new();
     saved::write(snapshot, settings, &mut bytes).map_err(|error| error.to_string())?;
     file::save(&path, &bytes)

@@ -57,6 +57,28 @@ pub fn open_own(path: &Path) -> io::Result<File> {
     }
 }
 
+/// Creates a directory and its parents where they are missing. What is created is for its owner
+/// alone: us, or the caller of sudo. Fails with one sentence.
+pub fn make_directory(path: &Path) -> Result<(), String> {
+    if path.is_dir() || path.as_os_str().is_empty() {
+        return Ok(());
+    }
+    path.parent().map_or(Ok(()), make_directory)?;
+    let made = match std::fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+        made => made,
+    };
+    let given = made.and_then(|()| match caller_under_sudo() {
+        Some((uid, gid)) => {
+            let (uid, gid) = (Some(uid), Some(gid));
+            let flags = AtFlags::SYMLINK_NOFOLLOW;
+            Ok(rustix::fs::chownat(rustix::fs::CWD, path, uid, gid, flags)?)
+        }
+        None => Ok(()),
+    });
+    given.map_err(|error| format!("cannot make `{}`: {}", shown(path), why(&error)))
+}
+
 /// Creates a directory for our files alone, with its parents, if it is missing, and opens it.
 /// Returns one sentence if others could put files there.
 pub fn own_directory(path: &Path) -> Result<File, String> {
@@ -84,7 +106,7 @@ pub(super) fn is_foreign(directory: &OwnedFd, file: &File) -> io::Result<bool> {
 }
 
 /// Returns whether it belongs to us or the caller of sudo.
-fn is_ours(stat: &rustix::fs::Stat) -> bool {
+pub fn is_ours(stat: &rustix::fs::Stat) -> bool {
     let owner = Uid::from_raw(stat.st_uid);
     owner == rustix::process::geteuid() || caller_under_sudo().is_some_and(|(uid, _)| uid == owner)
 }
@@ -267,7 +289,7 @@ impl Drop for Temporary<'_> {
 
 /// Returns the caller of sudo, where that made us root. Root's files in a user's directory would be
 /// a nuisance.
-fn caller_under_sudo() -> Option<(Uid, Gid)> {
+pub fn caller_under_sudo() -> Option<(Uid, Gid)> {
     let id = |name| std::env::var(name).ok();
     match rustix::process::geteuid().is_root() {
         true => sudo_ids(id("SUDO_UID")?.as_str(), id("SUDO_GID")?.as_str()),

@@ -60,8 +60,9 @@ impl Session {
         command.cwd(dir);
         command.env("TERM", "xterm-256color");
         command.env_remove("NO_COLOR");
-        // Keeps it from opening the saved session of the user who runs the tests.
+        // Keeps it from the saved session and the configuration of the user who runs the tests.
         command.env("XDG_STATE_HOME", dir.join(".state"));
+        command.env("XDG_CONFIG_HOME", dir.join(".config"));
         let child = pty.slave.spawn_command(command).expect("sampletop starts");
         drop(pty.slave);
         let reader = pty.master.try_clone_reader().expect("a reader");

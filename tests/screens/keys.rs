@@ -309,7 +309,8 @@ fn effects_of_keys() {
     let mut secure =
         Live::new(80, 24, AppConfig { secure: true, ask_on_quit: true, ..AppConfig::default() });
     secure.send(Input::Snapshot(shop()));
-    assert!(of(&mut secure, "x").is_empty());
+    assert!(of(&mut secure, "x").is_empty() && of(&mut secure, "W").is_empty());
+    assert!(secure.screen().contains("nothing is written under --secure"));
     assert!(of(&mut secure, "q").is_empty());
     assert!(secure.screen().contains("(e)nd it, (l)eave it running, (s)tay"));
     assert!(of(&mut secure, "s").is_empty());
@@ -501,4 +502,26 @@ fn an_old_projection_goes_with_the_next_request() {
     live.answer(first).press("t");
     assert!(asked(&mut live).spare.is_some(), "the first answer is stale");
     live.answer(second);
+}
+
+#[test]
+fn what_is_chosen_is_saved() {
+    let mut live = Live::shop(80, 24);
+    live.press("mbbisRcttw<c-u>5m<enter>d<c-u>20ms<enter>");
+    live.effects.clear();
+    live.press("W");
+    let [Effect::SaveChoices(choices)] = &live.effects[..] else { panic!("{:?}", live.effects) };
+    let settings = &choices.settings;
+    assert_eq!((settings.metric, settings.roll_up), (Metric::Cpu, RollUp::Class));
+    assert_eq!((settings.sort, settings.reverse), (SortColumn::SelfTime, true));
+    assert!(settings.idle && matches!(settings.grouping, Grouping::Thread));
+    assert_eq!(
+        (choices.window, choices.interval),
+        (Duration::from_secs(300), Duration::from_millis(20))
+    );
+    assert_eq!((choices.names, choices.mouse), (Names::Full, false));
+    // Without a rolling range the window is the last one.
+    live.press("rW");
+    let Some(Effect::SaveChoices(choices)) = live.effects.last() else { panic!("none") };
+    assert_eq!(choices.window, Duration::from_secs(300));
 }

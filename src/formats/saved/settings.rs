@@ -53,7 +53,7 @@ pub fn write(settings: &Settings) -> Vec<u8> {
         },
         "idle": idle,
         "idle_at": idle_at.iter().map(regex::Regex::as_str).collect::<Vec<_>>(),
-        "sort": sort_word(*sort),
+        "sort": sort.word(),
         "reverse": reverse,
     });
     words.to_string().into_bytes()
@@ -62,20 +62,6 @@ pub fn write(settings: &Settings) -> Vec<u8> {
 /// Encodes a filter as `[value, whether it is on]`; null if it has no value.
 fn filter_as<T>(filter: &Filter<T>, value: impl Fn(&T) -> Value) -> Value {
     filter.value.as_ref().map_or(Value::Null, |found| json!([value(found), filter.on]))
-}
-
-fn sort_word(column: SortColumn) -> &'static str {
-    match column {
-        SortColumn::Total => "total",
-        SortColumn::SelfTime => "self",
-        SortColumn::Threads => "threads",
-        SortColumn::Cpu => "cpu",
-        SortColumn::State => "state",
-        SortColumn::Name => "name",
-        SortColumn::Hits => "hits",
-        SortColumn::Change => "change",
-        SortColumn::Module => "module",
-    }
 }
 
 /// Maximum rules and patterns of each kind. More count as not understood, like patterns that do not
@@ -97,9 +83,8 @@ pub fn read(block: &[u8]) -> Option<(Settings, Vec<String>)> {
             .take("by", |v| RollUp::ALL.into_iter().find(|r| one_of(v, &|w| w == r.word()))),
         grouping: words.take("group", |v| Grouping::parse(v.as_str()?).ok()),
         rename: words.take("rename", |v| list(v, rule)),
-        sort: words.take("sort", |v| {
-            SortColumn::ALL.into_iter().find(|s| one_of(v, &|w| w == sort_word(*s)))
-        }),
+        sort: words
+            .take("sort", |v| SortColumn::ALL.into_iter().find(|s| one_of(v, &|w| w == s.word()))),
         level: words
             .take("level", |v| Level::ALL.into_iter().find(|l| one_of(v, &|w| w == l.word()))),
         whose: words.take("whose", |v| list(v, whose)),

@@ -228,6 +228,19 @@ impl SortColumn {
         SortColumn::Change,
         SortColumn::Module,
     ];
+    pub fn word(self) -> &'static str {
+        match self {
+            SortColumn::Total => "total",
+            SortColumn::SelfTime => "self",
+            SortColumn::Threads => "threads",
+            SortColumn::Cpu => "cpu",
+            SortColumn::State => "state",
+            SortColumn::Name => "name",
+            SortColumn::Hits => "hits",
+            SortColumn::Change => "change",
+            SortColumn::Module => "module",
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

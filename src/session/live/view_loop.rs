@@ -15,7 +15,8 @@ use super::source::check_observed;
 use super::waiting::Waiting;
 use super::waking::{self, Progress, Waking};
 use crate::app::{AppConfig, AppState, Counted, Effect, Input, ProcessRow, READ_WITHIN, Severity};
-use crate::config::{Config, TargetSpec, Wanted};
+use crate::config::{Choices, Config, TargetSpec, Wanted};
+use crate::config_file;
 use crate::exit_code::{ExitCode, Failure};
 use crate::formats::saved::Opened;
 use crate::model::facts::snapshot::Snapshot;
@@ -335,6 +336,10 @@ impl Live<'_> {
                     self.name_wakers(Ok(Wakeups::clone(&kept)));
                     Ok(())
                 }
+                Effect::SaveChoices(choices) => {
+                    self.save_choices(*choices);
+                    Ok(())
+                }
                 Effect::SetInterval(interval) => {
                     self.with_watch(|watch| watch.set_interval(interval));
                     Ok(())
@@ -437,6 +442,27 @@ impl Live<'_> {
         });
         if let Err(error) = thread {
             let sentence = format!("cannot start a thread to export: {error}");
+            self.send_input(Input::Notice(sentence, Severity::Error));
+        }
+    }
+
+    /// Writes the configuration file on its own thread, since a file server may hang.
+    fn save_choices(&mut self, choices: Choices) {
+        let notice = |text, severity| Message::Input(Input::Notice(text, severity));
+        let (path, sender) = (self.config.file.clone(), self.sender.clone());
+        let saved = move || {
+            let path = path.ok_or("no home directory is known: name a file with --config")?;
+            config_file::save(&path, &choices)?;
+            Ok::<_, String>(format!("saved in {}", path.display()))
+        };
+        let thread = std::thread::Builder::new().name("config".into()).spawn(move || {
+            let _ = sender.send(match saved() {
+                Ok(text) => notice(text, Severity::Info),
+                Err(sentence) => notice(sentence, Severity::Error),
+            });
+        });
+        if let Err(error) = thread {
+            let sentence = format!("cannot start a thread to save: {error}");
             self.send_input(Input::Notice(sentence, Severity::Error));
         }
     }

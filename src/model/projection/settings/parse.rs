@@ -7,6 +7,8 @@ use crate::model::vocabulary::text::clean;
 
 /// Maximum memory of one compiled pattern, bytes.
 const SIZE: usize = 1 << 20;
+/// Separators of a rule that is written, best first.
+const SEPARATORS: &str = "/,|:;#@%!~=&+-_\"'`<>*?.(){}[]^$";
 /// Maximum length of a pattern, bytes.
 const LENGTH: usize = 4096;
 
@@ -101,6 +103,34 @@ impl Rename {
         let text = template(&replacement, &pattern)?;
         Ok(Rename { pattern, text })
     }
+
+    /// Returns the text that [`Rename::parse`] reads as this rule.
+    pub fn typed(&self) -> String {
+        let (pattern, text) = (self.pattern.as_str(), self.text.as_str());
+        let is_free = |c: &char| !pattern.contains(*c) && !text.contains(*c);
+        match SEPARATORS.chars().find(is_free) {
+            Some(c) => format!("s{c}{pattern}{c}{text}{c}"),
+            // Both contain every separator. `\x2f` is a `/` anywhere in a pattern.
+            None => format!("s/{}/{}/", without_slash(pattern), text.replace('/', "\\/")),
+        }
+    }
+}
+
+/// Returns the pattern with every `/`, escaped or not, as its number.
+fn without_slash(pattern: &str) -> String {
+    let mut out = String::new();
+    let mut chars = pattern.chars();
+    while let Some(c) = chars.next() {
+        let escaped = if c == '\\' { chars.next() } else { None };
+        match (c, escaped) {
+            ('/', _) | (_, Some('/')) => out.push_str("\\x2f"),
+            _ => {
+                out.push(c);
+                out.extend(escaped);
+            }
+        }
+    }
+    out
 }
 
 /// Splits the text at the separator. An escaped separator becomes `escaped`; other escapes are
@@ -192,6 +222,29 @@ mod tests {
         ] {
             assert_eq!(renamed(rule, name), becomes, "{rule}");
         }
+    }
+
+    #[test]
+    fn a_rename_is_written_as_it_is_read() {
+        for rule in [
+            "s/a/b/",
+            "s,/,-,",
+            r"s/\//-/",
+            r"s|a\|b|x|",
+            r"s/\\/-/",
+            r"s/(\w+)-(\w+)/$2 ${1}/",
+            "s/a/$$1$/",
+            r"s;a\\;b\\;",
+        ] {
+            let rule = Rename::parse(rule).unwrap_or_else(|error| panic!("{rule}: {error}"));
+            let again = Rename::parse(&rule.typed()).expect("it is read again");
+            assert_eq!((again.pattern.as_str(), again.text), (rule.pattern.as_str(), rule.text));
+        }
+        // Every separator is in use.
+        let all = format!(r"{}\\/\/", regex::escape(SEPARATORS));
+        let text = "x/y".to_owned();
+        let rule = Rename { pattern: pattern(&all).expect("a pattern"), text };
+        assert_eq!(renamed(&rule.typed(), &format!(r"a{SEPARATORS}\//b")), "ax/yb");
     }
 
     #[test]

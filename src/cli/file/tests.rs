@@ -1,0 +1,306 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+use regex::Regex;
+
+use super::*;
+use crate::cli::parse_in;
+use crate::config::{CaptureChoice, Choices, Config, Names};
+use crate::config_file::choices::put_into;
+use crate::exit_code::ExitCode;
+use crate::model::projection::settings::{
+    Filter, Filters, Grouping, Level, Metric, Range, Rename, RollUp, Settings, SortColumn, Whose,
+};
+
+/// A folder with a configuration file of this text.
+struct Home {
+    dir: tempfile::TempDir,
+    path: PathBuf,
+}
+
+fn home(text: &str) -> Home {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("config.toml");
+    std::fs::write(&path, text).expect("written");
+    Home { dir, path }
+}
+
+impl Home {
+    fn parse(&self, line: &str) -> Result<Config, String> {
+        let words = std::iter::once("sampletop").chain(line.split_whitespace());
+        let surroundings = Surroundings {
+            stdout_is_terminal: true,
+            config_path: Some(self.path.clone()),
+            ..Surroundings::default()
+        };
+        parse_in(words.map(OsString::from), &surroundings).map_err(|exit| {
+            assert_eq!((exit.code, exit.message.lines().count()), (ExitCode::Usage, 1));
+            exit.message
+        })
+    }
+
+    fn config(&self, line: &str) -> Config {
+        self.parse(line).unwrap_or_else(|message| panic!("{line}: {message}"))
+    }
+}
+
+#[test]
+fn keys_are_options_and_the_command_line_wins() {
+    let home = home(
+        "metric = 'cpu'\nidle = true\nno-kernel = true\nwindow = '1m'\ninterval = '20ms'\nmouse = true\n\
+         rename = ['s/a/b/', 's/c/d/']\nmax-overhead = 2\ncapture = 'perf'\nnames = 'full'\nsort = '-cpu'\n",
+    );
+    let config = home.config("-p 7");
+    let settings = &config.settings;
+    assert_eq!((settings.metric, settings.idle), (Metric::Cpu, true));
+    assert_eq!(settings.range, Range::Rolling(60_000_000_000));
+    assert_eq!((settings.sort, settings.reverse), (SortColumn::Cpu, true));
+    assert_eq!(config.sampling.interval, Duration::from_millis(20));
+    assert_eq!(config.sampling.max_overhead, Some(2.0));
+    assert_eq!(config.sampling.capture, CaptureChoice::Perf);
+    assert!(config.screen.mouse && config.screen.names == Names::Full);
+    assert_eq!(settings.rename.len(), 2);
+    assert_eq!(config.file.as_deref(), Some(&*home.path));
+    let config = home.config(
+        "--metric off --idle=false -i 5ms --rename s/x/y/ --window 2s --mouse=false --sort self -p 7",
+    );
+    let settings = &config.settings;
+    assert_eq!((settings.metric, settings.idle), (Metric::Off, false));
+    assert_eq!((config.sampling.interval, config.screen.mouse), (Duration::from_millis(5), false));
+    assert_eq!((settings.sort, settings.reverse), (SortColumn::SelfTime, false));
+    assert_eq!(settings.range, Range::Rolling(2_000_000_000));
+    assert!(settings.filters.no_kernel, "what the command line does not name stays");
+    let rules: Vec<&str> = settings.rename.iter().map(|rule| rule.pattern.as_str()).collect();
+    assert_eq!(rules, ["x"], "a list replaces the file's");
+}
+
+#[test]
+fn options_apply_where_the_subcommand_has_them() {
+    let home = home(
+        "metric = 'cpu'\nwindow = '1m'\nevery = '5m'\nmax-lines = 50\nmouse = true\nno-kernel = true\nskip-daemon = true\n",
+    );
+    // A record is whole; only the live view has a window.
+    let record = home.config("record -p 7 -o x.json");
+    assert_eq!(record.settings.range, Range::Cumulative { since: None });
+    assert_eq!(record.settings.metric, Metric::Cpu);
+    let report = home.config("report --cumulative -p 7");
+    let crate::config::Mode::Report(reports) = report.mode else { panic!("{:?}", report.mode) };
+    assert_eq!((reports.every, reports.max_lines), (Some(Duration::from_secs(300)), 50));
+    // A saved profile keeps its own settings.
+    let open = home.config("open x.sampletop");
+    let crate::config::Mode::Open { given, .. } = &open.mode else { panic!("{:?}", open.mode) };
+    assert!(given.metric.is_none() && given.range.is_none() && open.screen.mouse);
+    assert_eq!(home.config("report x.sampletop").settings.metric, Metric::Wall);
+    let dump = home.config("dump -p 7 --check-deadlock");
+    assert!(dump.settings.filters.no_kernel && !dump.settings.filters.skip_daemon);
+    // Behind `--` are arguments of the command.
+    let live = home.config("-- make --metric wall --idle=false");
+    assert_eq!(live.settings.metric, Metric::Cpu);
+    let Some(crate::config::TargetSpec::Command(command)) = live.target else { panic!("none") };
+    assert_eq!(command, ["make", "--metric", "wall", "--idle=false"]);
+    for line in ["doctor", "diff a b", "merge a", "demo", "demo --once -d 1s"] {
+        home.config(line);
+    }
+}
+
+#[test]
+fn a_wrong_key_or_value_is_one_sentence_with_file_line_and_key() {
+    for (text, line, says) in [
+        ("\nmetrics = 'cpu'", 2, "there is no key `metrics`; the nearest is `metric`"),
+        ("max_overhead = 3", 1, "the nearest is `max-overhead`"),
+        ("colour = 1", 1, "there is no key `colour`"),
+        ("zzz = 1", 1, "as in `metric = \"cpu\"`"),
+        ("pid = 7", 1, "`pid` is an option of the command line only"),
+        ("push = 'https://x'", 1, "`push` is an option of the command line only"),
+        ("metric = 'gpu'", 1, "`metric = gpu` is none of wall, cpu, off"),
+        ("metric = 1", 1, "`metric` is a string, not a number"),
+        ("metric = ['cpu']", 1, "`metric` is a string, not a list"),
+        ("idle = 'yes'", 1, "`idle` is true or false, not a string"),
+        ("threads = 4", 1, "`threads` is a string, not a number"),
+        ("rename = ['s/a/b/', 1]", 1, "a list of strings, not a list of other things"),
+        ("rename = 's/a/$1/'", 1, "rename: `a` has no group 1"),
+        ("[view]\nmetric = 'cpu'", 1, "there is no key `view`"),
+        ("metric.x = 1", 1, "`metric` is a string, not a table"),
+        ("interval = 5", 1, "`interval` is a string, not a number"),
+        ("interval = '5'", 1, "`interval = 5` is no time"),
+        ("min-percent = 101", 1, "`min-percent = 101` is no share"),
+        ("max-overhead = true", 1, "`max-overhead` is a number, not true or false"),
+        ("every = '1ms'", 1, "`every = 1ms` is out of range"),
+        ("idle = true\nidle = true", 2, "this is no TOML: "),
+        ("focus = '('", 1, "focus: `(` is no regular expression"),
+    ] {
+        let home = home(text);
+        let message = home.parse("-p 7").expect_err(text);
+        let place = format!("sampletop: {}:{line}: ", home.path.display());
+        assert!(message.starts_with(&place), "{text}: {message}");
+        assert!(message.contains(says), "{text}: {message}");
+        // Commands without such options do not read it.
+        home.config("doctor");
+    }
+}
+
+#[test]
+fn values_that_do_not_go_together_name_the_file() {
+    let home = home("focus = 'x'\n");
+    let message = home.parse("record --redact -p 7").expect_err("both");
+    let place = format!("; some options are from `{}`", home.path.display());
+    assert!(message.contains("`--focus`") && message.trim_end().ends_with(&place), "{message}");
+    // What was typed wrongly is said first.
+    let message = home.parse("record -p 7 --metric x").expect_err("wrong");
+    assert!(!message.contains("config.toml"), "{message}");
+}
+
+#[test]
+fn another_file_can_be_named_and_must_exist() {
+    let home = home("metric = 'cpu'\n");
+    let other = home.dir.path().join("other.toml");
+    let line = format!("record --config {} -p 7", other.display());
+    assert!(home.parse(&line).expect_err("missing").contains("other.toml"));
+    std::fs::write(&other, "metric = 'off'").expect("written");
+    assert_eq!(home.config(&line).settings.metric, Metric::Off);
+    assert_eq!(
+        home.config(&format!("--config {} record -p 7", other.display())).settings.metric,
+        Metric::Off
+    );
+    let nothing = home.config("--config /dev/null -p 7");
+    assert_eq!(nothing.settings.metric, Metric::Wall);
+    assert!(home.parse("--config=/nowhere diff a b").is_err());
+    std::fs::remove_file(&home.path).expect("removed");
+    assert_eq!(home.config("-p 7").file.as_deref(), Some(&*home.path), "`W` makes it");
+}
+
+#[test]
+fn flags_are_switched_off_by_their_value() {
+    let home = home("ascii = true\nno-color = true\n");
+    let screen = home.config("-p 7").screen;
+    assert!(screen.ascii && !screen.color);
+    let screen = home.config("--no-color=false --unicode -p 7").screen;
+    assert!(!screen.ascii && screen.color);
+    assert!(home.parse("-p 7 --idle=1").expect_err("no value").contains("takes no value"));
+    assert!(home.config("-p 7 --idle=true").settings.idle);
+    // Values of other options are not such flags.
+    assert!(home.parse("-p 7 --focus --idle=false").is_err());
+}
+
+fn pattern() -> impl Strategy<Value = Regex> {
+    let texts =
+        ["^a\\.b$", "x|y", "shop::", "\"quoted\" 'too'", "ü→", "a/b,c", "[a-z]{2,}\\t", "\u{7}"];
+    prop_oneof![prop::sample::select(texts.to_vec()).prop_map(String::from), "[a-z$ /|,:!]{1,6}"]
+        .prop_map(|text| {
+            Regex::new(&text).unwrap_or_else(|_| Regex::new("other").expect("a pattern"))
+        })
+}
+
+fn rename() -> impl Strategy<Value = Rename> {
+    prop::sample::select(vec![
+        "s/a/b/",
+        "s,/,-,",
+        r"s|a\|b|x|",
+        r"s/(\w+)-(\d)/$2 $$ ${1}/",
+        "s/x//",
+    ])
+    .prop_map(|text| Rename::parse(text).expect("a rule"))
+}
+
+fn filter<T: std::fmt::Debug>(value: impl Strategy<Value = T>) -> impl Strategy<Value = Filter<T>> {
+    prop::option::of(value).prop_map(|value| value.map_or(Filter::default(), Filter::set))
+}
+
+fn filters() -> impl Strategy<Value = Filters> {
+    let prefixes = prop::collection::vec("[a-z.:]{1,5}", 1..3);
+    let patterns = (filter(pattern()), filter(pattern()), filter(pattern()), filter(pattern()));
+    let others = (filter(prefixes), any::<bool>(), any::<bool>(), filter(0.1f64..100.0));
+    (patterns, others).prop_map(
+        |((focus, ignore, hide, threads), (interesting, no_kernel, skip_daemon, min_percent))| {
+            Filters {
+                interesting,
+                focus,
+                ignore,
+                hide,
+                no_kernel,
+                threads,
+                skip_daemon,
+                min_percent,
+            }
+        },
+    )
+}
+
+fn settings() -> impl Strategy<Value = Settings> {
+    let grouping = prop_oneof![
+        prop::sample::select(vec!["rules", "name", "thread", "process", "blocker", "none"])
+            .prop_map(|text| Grouping::parse(text).expect("a word")),
+        pattern().prop_map(Grouping::Frame),
+    ];
+    let words = (
+        prop::sample::select(Metric::ALL.to_vec()),
+        prop::sample::select(RollUp::ALL.to_vec()),
+        prop::sample::select(Level::ALL.to_vec()),
+        prop::sample::select(SortColumn::ALL.to_vec()),
+    );
+    let whose = (pattern(), any::<bool>()).prop_map(|(pattern, mine)| {
+        // Only this is written in another way.
+        let starts = mine && pattern.as_str().starts_with('!');
+        Whose { pattern, mine: mine && !starts }
+    });
+    let lists = (
+        prop::collection::vec(rename(), 0..3),
+        prop::collection::vec(whose, 0..5),
+        prop::collection::vec(pattern(), 0..3),
+    );
+    let flags = (any::<bool>(), any::<bool>());
+    (grouping, words, filters(), lists, flags, 1u64..86_400).prop_map(
+        |(grouping, (metric, roll_up, level, sort), filters, lists, (idle, reverse), seconds)| {
+            let (rename, whose, idle_at) = lists;
+            let range = Range::Rolling(seconds * 1_000_000_000);
+            Settings {
+                metric,
+                roll_up,
+                grouping,
+                rename,
+                filters,
+                level,
+                whose,
+                range,
+                idle,
+                idle_at,
+                sort,
+                reverse,
+                inverted: false,
+            }
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// What the live view saves gives the same view again, whatever the file had before.
+    #[test]
+    fn what_was_saved_is_read_again(
+        first in settings(), second in settings(), ms in 1u64..=10_000, mouse in any::<bool>(), full in any::<bool>(),
+    ) {
+        let home = home("# kept\nmax-overhead = 2 # too\n");
+        let names = if full { Names::Full } else { Names::Short };
+        for settings in [first, second] {
+            let Range::Rolling(window) = settings.range else { unreachable!("made above") };
+            let choices = Choices {
+                settings: settings.clone(),
+                window: Duration::from_nanos(window),
+                interval: Duration::from_millis(ms),
+                mouse,
+                names,
+            };
+            let old = std::fs::read_to_string(&home.path).expect("there");
+            let new = put_into(&old, &choices).expect("TOML");
+            prop_assert!(new.starts_with("# kept\nmax-overhead = 2 # too\n"), "{new}");
+            let again = put_into(&new, &choices).expect("TOML");
+            prop_assert_eq!(&again, &new, "nothing is left to write");
+            std::fs::write(&home.path, &new).expect("written");
+            let config = home.config("-p 7");
+            prop_assert_eq!(format!("{:?}", config.settings), format!("{settings:?}"), "{}", new);
+            prop_assert_eq!(config.sampling.interval, Duration::from_millis(ms));
+            prop_assert_eq!((config.screen.mouse, config.screen.names), (mouse, names));
+        }
+    }
+}
