@@ -20,7 +20,7 @@ impl Question {
         match self {
             Question::Search => "search",
             Question::Interval => "sampling interval, 1ms to 10s",
-            Question::Window => "30s, 5m, all, 14:03:20 +2s, -75s..-70s",
+            Question::Window => "30s, 5m, all, 14:03:20 +2s, -75s..-70s, -1.5s +50ms",
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Parses ranges of time as they are typed: `30s`, `all`, `14:03:20 +2s`, `-75s..-70s`.
+//! Parses ranges of time as they are typed: `30s`, `all`, `14:03:20 +2s`, `-75s..-70s`,
+//! `14:03:20.250 +50ms`.
 
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ pub fn parse(text: &str, clock: &Clock<'_>) -> Result<Range, String> {
     if let Some((from, length)) = text.split_once('+') {
         let from = clock.moment(from)?;
         let length = humantime::parse_duration(length.trim())
-            .map_err(|_| format!("`+{length}` is not a time such as +2s"))?;
+            .map_err(|_| format!("`+{length}` is not a time such as +2s or +50ms"))?;
         return clock.between(from, from.saturating_add(ns(length)));
     }
     if text.starts_with('-') || text.contains(':') {
@@ -47,7 +48,7 @@ fn ns(time: Duration) -> Ns {
 }
 
 impl Clock<'_> {
-    /// Parses `-75s` (before now), `now`, `14:03:20.5` (the last one before now) or
+    /// Parses `-75s` or `-1.5s` (before now), `now`, `14:03:20.5` (the last one before now) or
     /// `2026-02-03 14:03:20`.
     fn moment(&self, text: &str) -> Result<Ns, String> {
         let text = text.trim();
@@ -196,6 +197,9 @@ mod tests {
         assert_eq!(utc("-75s +5s"), between(45_000, 50_000));
         assert_eq!(utc("-10s..now"), between(110_000, 120_000));
         assert_eq!(utc("-1m"), between(60_000, 61_000));
+        assert_eq!(utc("-1.5s..-1.45s"), between(118_500, 118_550));
+        assert_eq!(utc("-0.25s +50ms"), between(119_750, 119_800));
+        assert_eq!(utc("-1.5s +0.1s"), between(118_500, 118_600));
     }
 
     #[test]
@@ -211,7 +215,7 @@ mod tests {
         assert_eq!(error("-5s..-10s"), "the range ends before it begins");
         assert_eq!(error("23:59:50 +0s"), "the range ends before it begins");
         assert_eq!(error("25:00"), "`25:00` is no moment such as 14:03:20, -75s or now");
-        assert_eq!(error("now +x"), "`+x` is not a time such as +2s");
+        assert_eq!(error("now +x"), "`+x` is not a time such as +2s or +50ms");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::history;
-use super::text::{Pen, average, cut_end, short_span, width};
+use super::text::{Pen, average, cut_end, short_span, span, width};
 use super::theme::Theme;
 use crate::app::insight::{self, MARGIN};
 use crate::app::layout::Layout;
@@ -98,6 +98,10 @@ fn target(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme)
     let (from, till) = (app.view.projection.from, app.view.projection.till);
     let clock = |at| theme.clock(&snapshot.session, at);
     let range = match settings.range {
+        Range::Between { .. } if snapshot.history.exact(settings.range).is_some() => {
+            let clock = |at| theme.clock_ms(&snapshot.session, at);
+            format!("{} +{}", clock(from), span(till.saturating_sub(from)))
+        }
         Range::Between { .. } => {
             format!("{}-{}", clock(from), clock(till))
         }

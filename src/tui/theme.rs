@@ -208,8 +208,17 @@ impl Theme {
 
     /// Formats the wall clock at a moment of the session as `14:03:20` local time.
     pub fn clock(&self, session: &Session, at: Ns) -> String {
+        self.clock_as("%H:%M:%S", session, at)
+    }
+
+    /// Formats the wall clock at a moment of the session as `14:03:20.250` local time.
+    pub fn clock_ms(&self, session: &Session, at: Ns) -> String {
+        self.clock_as("%H:%M:%S%.3f", session, at)
+    }
+
+    fn clock_as(&self, format: &str, session: &Session, at: Ns) -> String {
         match jiff::Timestamp::from_nanosecond(session.unix_ns(at)) {
-            Ok(time) => time.to_zoned(self.zone.clone()).strftime("%H:%M:%S").to_string(),
+            Ok(time) => time.to_zoned(self.zone.clone()).strftime(format).to_string(),
             Err(_) => "??:??:??".into(),
         }
     }

@@ -160,6 +160,25 @@ fn a_typed_range_is_shown_by_the_wall_clock() {
     assert_eq!(range(&live), (59, 62));
 }
 
+#[test]
+fn a_range_of_milliseconds_is_exact() {
+    let (_, mut live) = live(120, 40);
+    live.press("w<c-u>-69.75s +200ms<enter>");
+    let target = line(&live, 0);
+    assert!(target.contains("PAST") && target.contains("14:04:10.250 +200 ms"), "{target}");
+    // All four threads waited for the disk, and did nothing else.
+    let threads = line(&live, 1);
+    assert!(threads.contains("on average 4.0 busy: 4.0 io"), "{threads}");
+    assert!(live.screen().contains("commit") && !live.screen().contains("render"));
+    // Just before that they served requests.
+    live.press("w<c-u>-69.8s..-69.75s<enter>");
+    assert!(line(&live, 0).contains("14:04:10.200 +50 ms"), "{}", live.screen());
+    assert!(live.screen().contains("render") && !live.screen().contains("commit"));
+    // It is proposed as it is read.
+    live.press("w");
+    assert!(live.screen().contains("14:04:10.2 +50ms"), "{}", live.screen());
+}
+
 /// The history line, in columns, while the hiccup is shown.
 fn bar_with_range(live: &mut Live) -> String {
     let bar = line(live.press("L{<enter>"), 2);
