@@ -28,7 +28,8 @@
 //! graph                  the callers and callees of a function
 //! observed               what the threads were found to wait for
 //! row_order, collapse    the order of rows, several calls on one line
-//! trend, changes         time of rows over the range; order by change
+//! trend                  time of rows over the range
+//! timeline               what threads did when, in columns and as a sequence
 //! confidence             precision of a figure
 //! findings               the sentences above the rows
 //! sampling_error         whether two figures differ
@@ -88,6 +89,7 @@ pub(in crate::model) mod sampling_error;
 pub mod settings;
 mod shown_stacks;
 mod thread_base;
+pub mod timeline;
 mod totals;
 mod tree;
 mod trend;

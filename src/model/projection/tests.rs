@@ -17,6 +17,7 @@ mod paths;
 mod properties;
 mod samples;
 mod stops;
+mod timeline;
 mod trees;
 mod trends;
 mod wakers;

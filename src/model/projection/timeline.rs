@@ -1,0 +1,349 @@
+//! What the threads of a group did when: by columns of time, and as a sequence of runs.
+
+use std::cell::Cell as Shared;
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::Projection;
+use super::columns::NONE;
+use super::fact_reader::Reader;
+use super::projector::Projector;
+use super::shown_stacks::Walker;
+use crate::model::facts::snapshot::Snapshot;
+use crate::model::facts::tables::{Location, StackId};
+use crate::model::projection::settings::{Range, Settings};
+use crate::model::vocabulary::frame::{Ns, ThreadKey};
+use crate::model::vocabulary::state::State;
+
+/// Maximum threads; those that only waited for work are dropped first.
+pub const MAX_THREADS: usize = 500;
+/// Maximum runs of one thread, and of all.
+pub const MAX_RUNS: usize = 10_000;
+const MAX_ALL_RUNS: usize = 100_000;
+
+/// What a thread does at a moment.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Doing {
+    pub state: State,
+    /// It waits for work, and such time is hidden.
+    pub is_idle: bool,
+    /// The innermost shown function, an index into [`Timeline::functions`]; `None` if none is
+    /// shown. Always `None` where it is idle: one idle wait is as good as another.
+    pub function: Option<u32>,
+}
+
+/// A row's function.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Function {
+    pub location: Arc<Location>,
+    /// What it calls elsewhere, where the thread was in that.
+    pub calls: Option<Arc<Location>>,
+}
+
+/// Time of one thread in one column, ns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cell {
+    /// What it did for most of it, and how long.
+    pub doing: Doing,
+    pub ns: Ns,
+    /// All of its time there.
+    pub all_ns: Ns,
+}
+
+/// A time in which a thread did one thing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Run {
+    pub from: Ns,
+    pub ns: Ns,
+    pub doing: Doing,
+}
+
+/// One thread.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ThreadLine {
+    pub thread: ThreadKey,
+    /// Its newest name in the range.
+    pub name: Arc<str>,
+    /// By column; `None` where nothing is known of it.
+    pub cells: Vec<Option<Cell>>,
+    /// What it did in order; no two in a row are equal, unless a time of which nothing is known is
+    /// between them.
+    pub runs: Vec<Run>,
+    /// Number and time of later runs, for which there was no room.
+    pub dropped: usize,
+    pub dropped_ns: Ns,
+}
+
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Timeline {
+    /// The name of the group.
+    pub group: Arc<str>,
+    /// Where columns begin, and where the last one ends.
+    pub edges: Vec<Ns>,
+    /// The order is known. Otherwise only whole seconds are, or older buckets: within one, runs are
+    /// ordered by their time.
+    pub is_exact: bool,
+    /// Those that did more than wait for work come first.
+    pub threads: Vec<ThreadLine>,
+    /// Number of other threads, for which there was no room.
+    pub threads_dropped: usize,
+    pub functions: Vec<Function>,
+}
+
+impl Timeline {
+    /// Returns the range, `(from, till)`.
+    pub fn span(&self) -> (Ns, Ns) {
+        (self.edges.first().copied().unwrap_or(0), self.edges.last().copied().unwrap_or(0))
+    }
+
+    /// Returns the number of columns.
+    pub fn columns(&self) -> usize {
+        self.edges.len().saturating_sub(1)
+    }
+
+    /// Returns the column of a moment; the nearest of one that is outside.
+    pub fn column_of(&self, at: Ns) -> usize {
+        let after = self.edges.partition_point(|edge| *edge <= at);
+        after.saturating_sub(1).min(self.columns().saturating_sub(1))
+    }
+
+    pub fn function(&self, doing: Doing) -> Option<&Function> {
+        self.functions.get(doing.function? as usize)
+    }
+}
+
+impl ThreadLine {
+    /// Returns the index of the run at a moment, or of the last one before.
+    pub fn run_at(&self, at: Ns) -> Option<usize> {
+        self.runs.partition_point(|run| run.from <= at).checked_sub(1)
+    }
+
+    fn is_at_rest(&self) -> bool {
+        self.runs.iter().all(|run| run.doing.is_idle)
+    }
+}
+
+/// Time that a thread spent with one thing.
+#[derive(Clone, Copy)]
+struct Piece {
+    thread: u32,
+    /// Of an exact one; else the bucket's start.
+    from: Ns,
+    ns: Ns,
+    doing: Doing,
+}
+
+impl Projector {
+    /// Returns what the threads of a group did when, in at most `columns` columns. `projection`: of
+    /// the same snapshot and settings; `group`: an index into its groups. Time that filters hide is
+    /// not in it; a thread's time is all that it did, whichever group that belongs to.
+    pub fn timeline(
+        &mut self,
+        snapshot: &Snapshot,
+        settings: &Settings,
+        (projection, group): (&Projection, u32),
+        columns: usize,
+    ) -> Timeline {
+        let Some(group) = projection.groups.get(group as usize) else { return Timeline::default() };
+        let known = group.threads.iter().filter(|of| !of.thread.is_unknown());
+        let index: FxHashMap<ThreadKey, u32> =
+            known.clone().map(|of| of.thread).zip(0u32..).collect();
+        let names: Vec<(ThreadKey, &Arc<str>)> = known.map(|of| (of.thread, &of.name)).collect();
+
+        let history = &snapshot.history;
+        let (from, till) = (projection.from, projection.till);
+        let is_exact = from >= history.spans().from() && from < till;
+        let range = match settings.range {
+            // The table of all time has no times.
+            Range::Cumulative { since: None } => Range::Rolling(Ns::MAX),
+            range => range,
+        };
+        let buckets = if is_exact { Vec::new() } else { history.buckets(range, snapshot.at) };
+        let edges = match is_exact {
+            true => even_edges(from, till, columns),
+            false => bucket_edges(&buckets, columns),
+        };
+
+        // The part of the range that the present fact is of.
+        let part = Shared::new((from, 0));
+        let mut found: Vec<(Piece, StackId)> = Vec::new();
+        let shows_idle = settings.idle || projection.only_idle;
+        self.update(snapshot, settings);
+        let Projector { rows, verdicts, groups, facts, stacks, .. } = self;
+        Reader::new(snapshot, settings, rows, verdicts, groups, facts).each(
+            &mut |f| {
+                if is_exact {
+                    history.spans().read(from, till, &mut |span, weights| {
+                        if weights.wall_ns > 0 && index.contains_key(&span.key.thread) {
+                            part.set((span.from.max(from), weights.wall_ns));
+                            f(0, &span.key, weights);
+                        }
+                    });
+                    return (from, till);
+                }
+                history.read_by_bucket(range, snapshot.at, &mut |bucket, key, weights| {
+                    if weights.wall_ns > 0 && index.contains_key(&key.thread) {
+                        let start = buckets.get(bucket).map_or(from, |(start, _)| *start);
+                        part.set((start, weights.wall_ns));
+                        f(bucket, key, weights);
+                    }
+                })
+            },
+            |key, placed, _| {
+                let Some(thread) = index.get(&key.thread).copied() else { return };
+                let is_idle = placed.is_idle && !shows_idle;
+                let doing = Doing { state: placed.state, is_idle, function: None };
+                let (from, ns) = part.get();
+                found.push((Piece { thread, from, ns, doing }, placed.stack));
+            },
+        );
+
+        let walker = Walker { tables: &snapshot.tables, settings, rows, verdicts };
+        let busy = || found.iter().filter(|(piece, _)| !piece.doing.is_idle);
+        stacks.update(&walker, busy().map(|(_, stack)| *stack));
+        let mut functions: Vec<Function> = Vec::new();
+        let mut of_rows: FxHashMap<(u32, u32), u32> = FxHashMap::default();
+        let pieces = found.into_iter().map(|(mut piece, stack)| {
+            let mut at = if piece.doing.is_idle { NONE } else { stacks.attach(stack) };
+            if at == NONE {
+                return piece;
+            }
+            let entry = |at: u32| stacks.entries()[at as usize];
+            let row = |at: u32| rows.row(entry(at).location, settings.roll_up);
+            // As a row names it: the function, and what it itself calls elsewhere.
+            let mut inner = None;
+            while entry(at).is_entry && entry(at).parent != NONE {
+                inner = Some(row(at));
+                at = entry(at).parent;
+            }
+            let outer = row(at);
+            let key = (outer.0, inner.map_or(NONE, |(row, _)| row));
+            piece.doing.function = Some(*of_rows.entry(key).or_insert_with(|| {
+                let location = |of: u32| rows.location(of).clone();
+                let calls = inner.map(|(_, of)| location(of));
+                functions.push(Function { location: location(outer.1), calls });
+                functions.len() as u32 - 1
+            }));
+            piece
+        });
+        let mut pieces: Vec<Piece> = pieces.collect();
+        if !is_exact {
+            pieces = sum_up(pieces);
+        }
+        pieces.sort_by_key(|piece| {
+            let weight = if is_exact { 0 } else { piece.ns };
+            (piece.thread, piece.from, Reverse(weight), piece.doing)
+        });
+
+        let mut timeline = Timeline {
+            group: group.name.clone(),
+            edges,
+            is_exact,
+            functions,
+            ..Timeline::default()
+        };
+        let mut room = MAX_ALL_RUNS;
+        for of_thread in pieces.chunk_by(|a, b| a.thread == b.thread) {
+            let (thread, name) = names[of_thread[0].thread as usize];
+            let runs = runs(of_thread, is_exact);
+            let cells = match is_exact {
+                true => timeline.cells(runs.iter().copied()),
+                // Merged runs extend over several columns in an unknown way.
+                false => timeline.cells(of_thread.iter().map(Piece::run)),
+            };
+            let mut line =
+                ThreadLine { thread, name: name.clone(), cells, runs, dropped: 0, dropped_ns: 0 };
+            let kept = line.runs.len().min(MAX_RUNS).min(room);
+            room -= kept;
+            line.dropped = line.runs.len() - kept;
+            line.dropped_ns = line.runs.drain(kept..).map(|run| run.ns).sum();
+            timeline.threads.push(line);
+        }
+        timeline.threads.sort_by_key(|line| (line.is_at_rest(), line.thread));
+        timeline.threads_dropped = timeline.threads.len().saturating_sub(MAX_THREADS);
+        timeline.threads.truncate(MAX_THREADS);
+        timeline
+    }
+}
+
+impl Timeline {
+    /// Returns what a thread did for most of each column.
+    fn cells(&self, runs: impl Iterator<Item = Run>) -> Vec<Option<Cell>> {
+        let mut times: Vec<Vec<(Doing, Ns)>> = vec![Vec::new(); self.columns()];
+        let mut add = |column: usize, doing, ns| {
+            let Some(times) = times.get_mut(column) else { return };
+            match times.iter_mut().find(|(known, _)| *known == doing) {
+                Some((_, sum)) => *sum += ns,
+                None => times.push((doing, ns)),
+            }
+        };
+        for Run { from, ns, doing } in runs {
+            if !self.is_exact {
+                add(self.column_of(from), doing, ns);
+                continue;
+            }
+            let (mut at, till) = (from, from + ns);
+            let mut column = self.column_of(at);
+            while at < till && column < self.columns() {
+                let next = self.edges[column + 1].min(till);
+                add(column, doing, next - at);
+                (at, column) = (next, column + 1);
+            }
+        }
+        let most = |times: &Vec<(Doing, Ns)>| {
+            let (doing, ns) = *times.iter().max_by_key(|(doing, ns)| (*ns, Reverse(*doing)))?;
+            Some(Cell { doing, ns, all_ns: times.iter().map(|(_, ns)| ns).sum() })
+        };
+        times.iter().map(most).collect()
+    }
+}
+
+impl Piece {
+    fn run(&self) -> Run {
+        Run { from: self.from, ns: self.ns, doing: self.doing }
+    }
+}
+
+/// Merges consecutive equal ones. `pieces`: of one thread, in order.
+fn runs(pieces: &[Piece], is_exact: bool) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for piece in pieces {
+        match runs.last_mut() {
+            Some(last)
+                if last.doing == piece.doing
+                    && (!is_exact || last.from + last.ns == piece.from) =>
+            {
+                last.ns += piece.ns;
+            }
+            _ => runs.push(piece.run()),
+        }
+    }
+    runs
+}
+
+/// Sums what a thread did in a bucket.
+fn sum_up(pieces: Vec<Piece>) -> Vec<Piece> {
+    let mut sums: FxHashMap<(u32, Ns, Doing), Ns> = FxHashMap::default();
+    for piece in pieces {
+        *sums.entry((piece.thread, piece.from, piece.doing)).or_default() += piece.ns;
+    }
+    sums.into_iter().map(|((thread, from, doing), ns)| Piece { thread, from, ns, doing }).collect()
+}
+
+/// Returns the edges of columns of one width, as far as nanoseconds allow.
+fn even_edges(from: Ns, till: Ns, columns: usize) -> Vec<Ns> {
+    let length = till - from;
+    let columns = (columns.max(1) as u64).min(length);
+    let edge =
+        |nth: u64| from + (u128::from(length) * u128::from(nth) / u128::from(columns)) as u64;
+    (0..=columns).map(edge).collect()
+}
+
+/// Returns the edges of columns of one or more whole buckets.
+fn bucket_edges(buckets: &[(Ns, Ns)], columns: usize) -> Vec<Ns> {
+    let each = buckets.len().div_ceil(columns.max(1)).max(1);
+    let starts = buckets.iter().step_by(each).map(|(start, _)| *start);
+    starts.chain(buckets.last().map(|(_, end)| *end)).collect()
+}
