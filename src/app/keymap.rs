@@ -195,7 +195,7 @@ pub const TABLE: &[Binding] = &[
     bind(&[Key::Home, Char('g')], Action::First, LISTS, MOVE, "first row, and stay at the top"),
     bind(&[Key::End, Char('G')], Action::Last, LISTS, MOVE, "last row"),
     bind(&[Key::Right, Char('+')], Action::Expand, TREE, MOVE, "expand the row"),
-    bind(&[Key::Enter], Action::Open, VIEWS, MOVE, "expand; open row: to its lock's holder; method: graph; bar: zoom; threads: these; wait: row"),
+    bind(&[Key::Enter], Action::Open, VIEWS, MOVE, "expand; open row: its lock's holder; method: graph; bar: zoom; threads: these; wait: row"),
     bind(&[Key::Left, Char('-')], Action::Collapse, TREE, MOVE, "collapse the row; on a leaf or a closed row: go to its parent"),
     bind(&[Char('E')], Action::ExpandHottest, TREE, MOVE, "expand the hottest path below the row"),
     bind(&[Char('C')], Action::CollapseAll, TREE, MOVE, "collapse all; again: as it was before"),
