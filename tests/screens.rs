@@ -27,6 +27,8 @@ mod sort;
 mod threads;
 #[path = "screens/time.rs"]
 mod time;
+#[path = "screens/timeline.rs"]
+mod timeline;
 #[path = "screens/waits.rs"]
 mod waits;
 #[path = "screens/wakers.rs"]

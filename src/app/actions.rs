@@ -31,6 +31,7 @@ impl AppState {
         let page = match self.place() {
             Place::Help => self.help_rows(),
             Place::Picker => self.picker_rows(),
+            Place::Timeline => self.view.timeline.lines(rows).0,
             Place::Tree
             | Place::Methods
             | Place::Graph
@@ -103,7 +104,7 @@ impl AppState {
             Action::FlameView => self.view.set_pane(Pane::Flame, rows),
             Action::BarLeft => self.view.go_to_bar(Move::Left, rows),
             Action::BarRight => self.view.go_to_bar(Move::Right, rows),
-            Action::ZoomOut => self.zoom_out(),
+            Action::FlameOut => self.zoom_out(),
             Action::FlameColors => {
                 self.view.flame.by_state = !self.view.flame.by_state;
                 self.say(match self.view.flame.by_state {
@@ -113,10 +114,18 @@ impl AppState {
             }
             Action::Invert => self.invert(),
             Action::ThreadsView => self.view.set_pane(Pane::Threads, rows),
+            Action::TimelineView => self.show_timeline(),
+            Action::PreviousColumn => self.step_column(-1),
+            Action::NextColumn => self.step_column(1),
+            Action::PreviousRun => self.step_run(-1),
+            Action::NextRun => self.step_run(1),
+            Action::ZoomIn => self.zoom_by(false),
+            Action::ZoomOut => self.zoom_by(true),
             Action::WaitsView => self.view.set_pane(Pane::Waits, rows),
             Action::NextView => match next(&Pane::ALL, self.view.pane) {
                 Pane::Graph => self.show_graph(),
                 Pane::Tree => self.show_tree(),
+                Pane::Timeline => self.show_timeline(),
                 pane => self.view.set_pane(pane, rows),
             },
             Action::NextRollUp => {
@@ -193,8 +202,10 @@ impl AppState {
             Action::Escape => {
                 let pending = self.time_cursor.is_some_and(|cursor| !cursor.is_range);
                 if self.overlay.take().is_none() {
+                    let in_timeline = self.view.pane == Pane::Timeline;
                     match pending {
                         true => self.time_cursor = None,
+                        false if in_timeline && self.zoom_back() => {}
                         false if self.view.search.take().is_some() => {}
                         false if self.view.pane == Pane::Flame => {
                             self.view.zoom_out_fully(rows);
@@ -221,6 +232,7 @@ impl AppState {
 
     pub(super) fn freeze(&mut self) {
         self.frozen = !self.frozen;
+        self.view.timeline.has_frozen = false;
         self.held = if self.frozen { self.view.whole.clone() } else { None };
         if !self.frozen || self.is_behind() {
             self.project();
@@ -263,6 +275,7 @@ impl AppState {
         }
         self.before_mark = None;
         self.time_cursor = None;
+        self.forget_zoom();
         self.view.settings.range = range;
         let without_trends = matches!(range, Range::Cumulative { since: None });
         if without_trends && self.view.settings.sort == SortColumn::Change {
@@ -273,6 +286,7 @@ impl AppState {
 
     fn count_from_now(&mut self) {
         self.time_cursor = None;
+        self.forget_zoom();
         if let Some(before) = self.before_mark.take() {
             self.view.settings.range = before;
             self.say("counts as before");
@@ -604,7 +618,11 @@ impl AppState {
             Question::Window => {
                 let clock = self.time().ok_or("there is no history yet")?;
                 let range = time_range::parse(text, &clock)?;
+                let is_widened = clock.snapshot.history.is_widened(range);
                 self.set_range(range);
+                if is_widened {
+                    self.say("of that time whole seconds are kept, or older buckets");
+                }
             }
         }
         Ok(Vec::new())

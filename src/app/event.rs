@@ -7,9 +7,12 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 
 use super::key::{Key, Mouse};
+use super::row_path::GroupKey;
+use super::thread_list;
 use crate::config::{Choices, Names, Screen};
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::projection::settings::{Level, Settings, SortColumn};
+use crate::model::projection::timeline::Timeline;
 use crate::model::projection::waits::{Answer, Asked};
 use crate::model::projection::{BusyThreads, Projection, Projector, WokenThread};
 use crate::model::vocabulary::wakeup::Wakeups;
@@ -100,6 +103,8 @@ pub struct Request {
     pub settings: Settings,
     /// The screen has room for the trends of rows.
     pub trends: bool,
+    /// The timeline is displayed: of this group, or of the heaviest, in this number of columns.
+    pub timeline: Option<(Option<GroupKey>, u16)>,
     /// A key caused the request, so it is answered at once. Requests for newer facts may wait.
     pub urgent: bool,
     /// A projection that is not shown any more: its memory is reused.
@@ -119,7 +124,16 @@ impl Request {
             projection.read_changes(self.settings.metric);
         }
         let busy_threads = projector.busy_threads(&self.snapshot);
-        Input::Projected(Box::new(Projected { request: self, projection, busy_threads }))
+        let timeline = self.timeline.take().and_then(|(group, columns)| {
+            let (snapshot, settings) = (&self.snapshot, &self.settings);
+            let key = |group: &u32| thread_list::key(*group, &projection, settings);
+            let chosen = group
+                .and_then(|of| (0..projection.groups.len() as u32).find(|group| key(group) == of));
+            let heaviest = || projection.ordered(settings).groups().first().copied();
+            let group = chosen.or_else(heaviest)?;
+            Some(projector.timeline(snapshot, settings, (&projection, group), columns.into()))
+        });
+        Input::Projected(Box::new(Projected { request: self, projection, busy_threads, timeline }))
     }
 }
 
@@ -128,6 +142,8 @@ pub struct Projected {
     pub request: Request,
     pub projection: Projection,
     pub busy_threads: Arc<BusyThreads>,
+    /// Where it was requested and there is a group.
+    pub timeline: Option<Timeline>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::keymap::TABLE;
 use crate::model::facts::snapshot::Snapshot;
+use crate::model::vocabulary::frame::SECOND;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Line {
@@ -128,6 +129,11 @@ pub fn measurement(
     }
     if health.folded_facts > 0 {
         line("folded", format!("{} facts into (other)", health.folded_facts));
+    }
+    let spans = snapshot.history.spans();
+    if spans.dropped() > 0 {
+        let since = snapshot.at.saturating_sub(spans.from()) / SECOND;
+        line("in order", format!("the last {since} s; {} spans dropped early", spans.dropped()));
     }
     if let Some(seconds) = certain.filter(|seconds| *seconds >= 1.0) {
         line("certainty", format!("rows of 1 % are certain in {seconds:.0} s"));

@@ -39,10 +39,17 @@ pub enum Action {
     FlameView,
     BarLeft,
     BarRight,
-    ZoomOut,
+    FlameOut,
     FlameColors,
     Invert,
     ThreadsView,
+    TimelineView,
+    PreviousColumn,
+    NextColumn,
+    PreviousRun,
+    NextRun,
+    ZoomIn,
+    ZoomOut,
     WaitsView,
     NextView,
     NextRollUp,
@@ -85,18 +92,20 @@ pub enum Place {
     Graph,
     Flame,
     Threads,
+    Timeline,
     Waits,
     Picker,
     Help,
 }
 
 impl Place {
-    pub const ALL: [Place; 8] = [
+    pub const ALL: [Place; 9] = [
         Place::Tree,
         Place::Methods,
         Place::Graph,
         Place::Flame,
         Place::Threads,
+        Place::Timeline,
         Place::Waits,
         Place::Picker,
         Place::Help,
@@ -124,14 +133,22 @@ pub struct Hint {
     pub word: &'static str,
 }
 
-const VIEWS: &[Place] =
-    &[Place::Tree, Place::Methods, Place::Graph, Place::Flame, Place::Threads, Place::Waits];
+const VIEWS: &[Place] = &[
+    Place::Tree,
+    Place::Methods,
+    Place::Graph,
+    Place::Flame,
+    Place::Threads,
+    Place::Timeline,
+    Place::Waits,
+];
 /// The views whose rows have an order that can be chosen.
 const SORTED: &[Place] = &[Place::Tree, Place::Methods, Place::Graph, Place::Threads, Place::Waits];
 const FLAME: &[Place] = &[Place::Flame];
 const TREES: &[Place] = &[Place::Tree, Place::Flame];
 const TABLES: &[Place] = &[Place::Tree, Place::Methods, Place::Threads];
 const GRAPH: &[Place] = &[Place::Graph];
+const TIMELINE: &[Place] = &[Place::Timeline];
 const LISTS: &[Place] = &Place::ALL;
 const TREE: &[Place] = &[Place::Tree];
 const PICKER: &[Place] = &[Place::Picker];
@@ -141,6 +158,7 @@ const NOT_PICKER: &[Place] = &[
     Place::Graph,
     Place::Flame,
     Place::Threads,
+    Place::Timeline,
     Place::Waits,
     Place::Help,
 ];
@@ -195,11 +213,11 @@ pub const TABLE: &[Binding] = &[
     bind(&[Key::Home, Char('g')], Action::First, LISTS, MOVE, "first row, and stay at the top"),
     bind(&[Key::End, Char('G')], Action::Last, LISTS, MOVE, "last row"),
     bind(&[Key::Right, Char('+')], Action::Expand, TREE, MOVE, "expand the row"),
-    bind(&[Key::Enter], Action::Open, VIEWS, MOVE, "expand; open row: its lock's holder; method: graph; bar: zoom; threads: these; wait: row"),
+    bind(&[Key::Enter], Action::Open, VIEWS, MOVE, "expand; lock's holder; method: graph; bar, run: zoom; threads: only these; wait: its row"),
     bind(&[Key::Left, Char('-')], Action::Collapse, TREE, MOVE, "collapse the row; on a leaf or a closed row: go to its parent"),
     bind(&[Char('E')], Action::ExpandHottest, TREE, MOVE, "expand the hottest path below the row"),
     bind(&[Char('C')], Action::CollapseAll, TREE, MOVE, "collapse all; again: as it was before"),
-    bind(&[Char('/')], Action::Search, VIEWS, MOVE, "search names (regular expression; small letters match both)").hint(10, "search"),
+    bind(&[Char('/')], Action::Search, VIEWS, MOVE, "search names (regular expression; small letters match both)").hint(12, "search"),
     bind(&[Char('n')], Action::NextMatch, VIEWS, MOVE, "next match"),
     bind(&[Char('N')], Action::PreviousMatch, VIEWS, MOVE, "previous match"),
     bind(&[Char('!')], Action::NextFinding, VIEWS, MOVE, "go to the row that the sentence above is about; again: that of the next one"),
@@ -210,30 +228,37 @@ pub const TABLE: &[Binding] = &[
     bind(&[Char('4')], Action::FlameView, VIEWS, SHOW, "flame graph: a bar per call, as wide as its share of the time, callees below"),
     bind(&[Key::Left], Action::BarLeft, FLAME, SHOW, "flame: the bar to the left (up: its caller; down: its widest callee)"),
     bind(&[Key::Right], Action::BarRight, FLAME, SHOW, "flame: the bar to the right"),
-    bind(&[Key::Backspace], Action::ZoomOut, FLAME, SHOW, "flame: zoom out to the caller (Esc: all the way)"),
+    bind(&[Key::Backspace], Action::FlameOut, FLAME, SHOW, "flame: zoom out to the caller (Esc: all the way)"),
     bind(&[Char('s')], Action::FlameColors, FLAME, SHOW, "flame: colours say whose code it is, or its threads' state"),
     bind(&[Char('v')], Action::Invert, TREES, SHOW, "tree, flame: the innermost functions first, their callers below; again: callers first"),
     bind(&[Char('5')], Action::ThreadsView, VIEWS, SHOW, "threads: a row per group, or with t per thread; Enter shows only that one"),
+    bind(&[Char('6')], Action::TimelineView, VIEWS, SHOW, "timeline: when the row's threads did what, and one thread's runs in order"),
+    bind(&[Key::Left], Action::PreviousColumn, TIMELINE, SHOW, "timeline: the cursor one column back in time"),
+    bind(&[Key::Right], Action::NextColumn, TIMELINE, SHOW, "timeline: the cursor one column on"),
+    bind(&[Char('<')], Action::PreviousRun, TIMELINE, SHOW, "timeline: the cursor to the thread's run before"),
+    bind(&[Char('>')], Action::NextRun, TIMELINE, SHOW, "timeline: the cursor to the thread's next run").hint(3, "next run"),
+    bind(&[Char('+')], Action::ZoomIn, TIMELINE, SHOW, "timeline: half of the range, around the cursor").hint(2, "zoom"),
+    bind(&[Char('-')], Action::ZoomOut, TIMELINE, SHOW, "timeline: twice the range"),
     bind(&[Char('7')], Action::WaitsView, VIEWS, SHOW, "waits: the locks that were waited for, then the long waits one by one"),
-    bind(&[Key::Tab], Action::NextView, VIEWS, SHOW, "next view").hint(12, "view"),
-    bind(&[Char('m')], Action::NextMetric, VIEWS, SHOW, "metric: wall, cpu, off (wall without cpu)").hint(4, "metric"),
-    bind(&[Char('P')], Action::CpuBySelf, VIEWS, SHOW, "metric cpu, sorted by self time, as in top").hint(7, "cpu"),
+    bind(&[Key::Tab], Action::NextView, VIEWS, SHOW, "next view").hint(14, "view"),
+    bind(&[Char('m')], Action::NextMetric, VIEWS, SHOW, "metric: wall, cpu, off (wall without cpu)").hint(6, "metric"),
+    bind(&[Char('P')], Action::CpuBySelf, VIEWS, SHOW, "metric cpu, sorted by self time, as in top").hint(9, "cpu"),
     bind(&[Char('s')], Action::SortSelfTotal, SORTED, SHOW, "sort by self time or by total time; waits: the longest or the latest first"),
     bind(&[Char('<')], Action::SortLeft, TABLES, SHOW, "sort by the column to the left of the one with the arrow"),
     bind(&[Char('>')], Action::SortRight, TABLES, SHOW, "sort by the column to the right of it"),
     bind(&[Char('R')], Action::SortReverse, TABLES, SHOW, "reverse the order"),
-    bind(&[Char('t')], Action::NextGrouping, VIEWS, SHOW, "group threads by: rules, name, thread, process, blocker, none").hint(9, "group"),
+    bind(&[Char('t')], Action::NextGrouping, VIEWS, SHOW, "group threads by: rules, name, thread, process, blocker, none").hint(11, "group"),
     bind(&[Char('b')], Action::NextRollUp, VIEWS, SHOW, "one row per function, line, class, package or module"),
-    bind(&[Char('f')], Action::Filters, VIEWS, SHOW, "filters: interesting, focus, ignore, hide, no kernel, threads, daemons, minimum percent").hint(11, "filter"),
-    bind(&[Char('i')], Action::ShowIdle, VIEWS, SHOW, "show or hide time spent waiting for work").hint(6, "idle"),
+    bind(&[Char('f')], Action::Filters, VIEWS, SHOW, "filters: interesting, focus, ignore, hide, no kernel, threads, daemons, minimum percent").hint(13, "filter"),
+    bind(&[Char('i')], Action::ShowIdle, VIEWS, SHOW, "show or hide time spent waiting for work").hint(8, "idle"),
     bind(&[Char('I')], Action::IdleHere, VIEWS, SHOW, "waiting in this row's function is idle; again: it is not"),
     bind(&[Char('c')], Action::ShortNames, VIEWS, SHOW, "short or full names"),
-    bind(&[Char('o')], Action::NextLevel, VIEWS, SHOW, "rows: your functions; all functions, chains of calls on one line; each on its own line").hint(5, "code"),
+    bind(&[Char('o')], Action::NextLevel, VIEWS, SHOW, "rows: your functions; all functions, chains of calls on one line; each on its own line").hint(7, "code"),
     bind(&[Char('A')], Action::Mine, VIEWS, SHOW, "this row's function is your code, or is not; again: as it was judged"),
     bind(&[Char('u')], Action::Wakers, VIEWS, SHOW, "count for 10 s who wakes this row's threads, by which call"),
-    bind(&[Char(' ')], Action::Freeze, VIEWS, TIME, "freeze the screen, or go on; sampling goes on meanwhile").hint(3, "freeze"),
+    bind(&[Char(' ')], Action::Freeze, VIEWS, TIME, "freeze the screen, or go on; sampling goes on meanwhile").hint(5, "freeze"),
     bind(&[Char('r')], Action::RollingCumulative, VIEWS, TIME, "the last seconds (rolling), or everything since the start (cumulative)"),
-    bind(&[Char('w')], Action::Window, VIEWS, TIME, "what time is shown: 30s, 5m, all, 14:03:20 +2s, -75s..-70s").hint(8, "range"),
+    bind(&[Char('w')], Action::Window, VIEWS, TIME, "what time is shown: 30s, 5m, all, 14:03:20 +2s, -75s..-70s, 14:03:20.25 +50ms").hint(10, "range"),
     bind(&[Char('{')], Action::PreviousPeak, VIEWS, TIME, "time cursor to the second before that stands out: many busy threads, or a long wait"),
     bind(&[Char('}')], Action::NextPeak, VIEWS, TIME, "time cursor to the next second that stands out"),
     bind(&[Char(',')], Action::EarlierBucket, VIEWS, TIME, "time cursor one second back (10 s or 1 min where history is older)"),
@@ -247,15 +272,15 @@ pub const TABLE: &[Binding] = &[
     bind(&[Char('p')], Action::UsePtrace, VIEWS, TIME, "where offered: also sample running threads by stopping each for microseconds (asks)"),
     bind(&[Key::Enter], Action::Pick, PICKER, PROGRAM, "watch the process").hint(1, "watch"),
     bind(&[Key::F(5)], Action::Refresh, PICKER, PROGRAM, "read the list of processes again, heaviest first").hint(2, "refresh"),
-    bind(&[Char('x')], Action::Export, VIEWS, PROGRAM, "save a report and all history: sampletop-HOST-PID-UTC.txt, .sampletop").hint(2, "save"),
+    bind(&[Char('x')], Action::Export, VIEWS, PROGRAM, "save a report and all history: sampletop-HOST-PID-UTC.txt, .sampletop").hint(4, "save"),
     bind(&[Char('W')], Action::SaveChoices, VIEWS, PROGRAM, "save what is chosen (metric, groups, filters, rules, ...) in the configuration file"),
     bind(&[Char('y')], Action::CopyStack, VIEWS, PROGRAM, "copy the row's stack to the clipboard of your terminal (OSC 52)"),
     bind(&[Char('?'), Char('h'), Key::F(1)], Action::Help, LISTS, PROGRAM, "this help, or back").hint(0, "help"),
     bind(&[Ctrl('l')], Action::Redraw, LISTS, PROGRAM, "draw the screen again"),
     bind(&[Ctrl('z')], Action::Suspend, LISTS, PROGRAM, "suspend sampletop (fg continues)"),
-    bind(&[Key::Esc], Action::Escape, LISTS, PROGRAM, "leave a prompt, dialog, help, time cursor or search; never quits, never changes filters"),
+    bind(&[Key::Esc], Action::Escape, LISTS, PROGRAM, "leave a prompt, dialog, help, zoom, time cursor or search; never quits, keeps filters"),
     bind(&[Char('q')], Action::Quit, NOT_PICKER, PROGRAM, "quit (in help: back)").hint(1, "quit"),
-    bind(&[Ctrl('c')], Action::Interrupt, LISTS, PROGRAM, "leave a prompt, else quit").hint(13, "quit"),
+    bind(&[Ctrl('c')], Action::Interrupt, LISTS, PROGRAM, "leave a prompt, else quit").hint(15, "quit"),
 ];
 
 /// Returns the action of `key` at `place`.

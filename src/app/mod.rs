@@ -8,13 +8,13 @@
 //! selection, opening   what is under the cursor, and what Enter does with it
 //! columns    which columns fit the screen, and by which rows are sorted
 //! row_path, rows, list, keyed_list  expansion and selection by path; rows of the tree; scrolling
-//! pane       which view is displayed; method_list, call_graph, walking, thread_list,
+//! pane       which view is displayed; method_list, call_graph, walking, thread_list, timeline,
 //!            wait_list, wait_words   the views
 //! prompt, filters, picker, help   drawn over the view
 //! explain, insight, title         the line about the selected row; those of the header
 //! short_names  names of functions in rows
-//! history_line, time_cursor, time_range   the history line; going to a part of history
-//! flame, zooming   bars of calls; moving and zooming there, turning trees around
+//! history_line, time_cursor, time_range, zoom   the history line; going to a part of history
+//! flame, flame_keys, inverting   bars of calls; moving and zooming there; turning trees around
 //! wakers     who woke the threads of a row
 //! looked_up  waits and wakeups that saved files keep
 //! trends     time of the visible rows over the range
@@ -26,9 +26,11 @@ pub mod event;
 pub mod explain;
 pub mod filters;
 pub mod flame;
+mod flame_keys;
 pub mod help;
 pub mod history_line;
 pub mod insight;
+mod inverting;
 pub mod key;
 pub mod keyed_list;
 pub mod keymap;
@@ -49,6 +51,7 @@ pub mod short_names;
 pub mod thread_list;
 pub mod time_cursor;
 mod time_range;
+pub mod timeline;
 pub mod title;
 mod trends;
 pub mod view;
@@ -57,7 +60,7 @@ pub mod wait_list;
 pub mod wait_words;
 pub mod wakers;
 mod walking;
-mod zooming;
+mod zoom;
 
 mod actions;
 
@@ -240,8 +243,10 @@ impl AppState {
             Input::Resize { width, height } => {
                 (self.width, self.height) = (width, height);
                 self.view.resize(width, usize::from(self.layout().rows));
+                self.view.timeline.width = width;
                 self.keep_on_screen();
-                if self.wants_trends() && !self.view.asked_for_trends {
+                let has_columns = self.view.pane == Pane::Timeline;
+                if has_columns || self.wants_trends() && !self.view.asked_for_trends {
                     self.project();
                 }
             }
@@ -329,6 +334,7 @@ impl AppState {
                 Pane::Graph => Place::Graph,
                 Pane::Flame => Place::Flame,
                 Pane::Threads => Place::Threads,
+                Pane::Timeline => Place::Timeline,
                 Pane::Waits => Place::Waits,
             },
         }
@@ -385,6 +391,10 @@ impl AppState {
             snapshot,
             settings: self.view.settings.clone(),
             trends: self.wants_trends(),
+            timeline: (self.view.pane == Pane::Timeline).then(|| {
+                let timeline = &self.view.timeline;
+                (timeline.group.clone(), timeline.parts().columns)
+            }),
             urgent,
             spare: self.view.spare.take().or_else(|| self.request.take()?.spare),
         });
@@ -406,7 +416,7 @@ impl AppState {
     }
 
     fn show(&mut self, projected: Projected) {
-        let Projected { request, projection, busy_threads } = projected;
+        let Projected { request, projection, busy_threads, timeline } = projected;
         let other = self.held.as_ref().is_some_and(|held| !Arc::ptr_eq(held, &request.snapshot));
         if request.number != self.asked || other {
             self.view.spare = Some(Box::new(projection));
@@ -418,6 +428,9 @@ impl AppState {
         }
         let height = usize::from(self.layout().rows);
         self.view.busy_threads = busy_threads;
+        if self.view.pane == Pane::Timeline {
+            self.view.timeline.read(timeline.unwrap_or_default(), height);
+        }
         self.view.show(request, projection, height);
         if let Some(search) = self.wider_search.take() {
             self.end_wider_search(search, height);

@@ -16,6 +16,7 @@ impl AppState {
             (Pane::Methods, _) => return self.show_graph(),
             (Pane::Graph, _) => return self.walk(),
             (Pane::Flame, _) => return self.view.zoom_in(rows),
+            (Pane::Timeline, _) => return self.zoom_to_run(),
             (Pane::Threads, _) => return self.only_this_group(rows),
             (Pane::Waits, None) => return self.say("no row of the tree is this wait's"),
             (Pane::Waits, Some(node)) => return self.go_to(node),

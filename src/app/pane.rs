@@ -13,12 +13,21 @@ pub enum Pane {
     Flame,
     /// One row per thread or group of threads.
     Threads,
+    /// What the threads of a group did when.
+    Timeline,
     /// Locks, and long waits one by one.
     Waits,
 }
 
 impl Pane {
     /// All panes, in the order of their keys.
-    pub const ALL: [Pane; 6] =
-        [Pane::Tree, Pane::Methods, Pane::Graph, Pane::Flame, Pane::Threads, Pane::Waits];
+    pub const ALL: [Pane; 7] = [
+        Pane::Tree,
+        Pane::Methods,
+        Pane::Graph,
+        Pane::Flame,
+        Pane::Threads,
+        Pane::Timeline,
+        Pane::Waits,
+    ];
 }

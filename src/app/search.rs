@@ -65,6 +65,7 @@ impl View {
                         .main_function(group)
                         .is_some_and(|node| function(self.node_location(node)))
             }
+            Pane::Timeline => search.is_match(&self.timeline.timeline.threads[at].name),
             Pane::Waits => wait_words::is_match(self.wait_list.list.rows[at], self, search),
         }
     }

@@ -29,7 +29,7 @@ impl View {
                     NeighbourOf::Thread | NeighbourOf::Entry(_) => None,
                 },
             },
-            Pane::Tree | Pane::Flame | Pane::Threads | Pane::Waits => None,
+            Pane::Tree | Pane::Flame | Pane::Threads | Pane::Timeline | Pane::Waits => None,
         }
     }
 
@@ -72,7 +72,7 @@ impl View {
                 What::Node(node) => Some(node),
                 What::Group(_) | What::Small(_) | What::SmallGroups => None,
             },
-            Pane::Methods => None,
+            Pane::Methods | Pane::Timeline => None,
             Pane::Threads => self.main_function(self.threads.selected()?),
             Pane::Graph => match self.graph.list.selected()? {
                 GraphRow::Caller(of) | GraphRow::Callee(of) => match of.of {
@@ -92,6 +92,9 @@ impl View {
 
     /// Returns the call under the cursor, in any view; `None` on a group.
     pub fn selected_location(&self) -> Option<&Arc<Location>> {
+        if self.pane == Pane::Timeline {
+            return self.timeline.function().map(|function| &function.location);
+        }
         match self.selected_method() {
             Some(method) => Some(self.method_location(method)),
             None => {
@@ -131,7 +134,7 @@ impl View {
 
     /// Returns the frames of the row under the cursor, innermost first; empty on a group.
     pub fn selected_stack(&self) -> Vec<&Arc<Location>> {
-        if matches!(self.pane, Pane::Methods | Pane::Graph) {
+        if matches!(self.pane, Pane::Methods | Pane::Graph | Pane::Timeline) {
             return self.selected_location().into_iter().collect();
         }
         let trees = self.selected_in();

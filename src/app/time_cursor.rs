@@ -136,6 +136,7 @@ impl AppState {
     pub(super) fn show_live(&mut self) {
         self.time_cursor = None;
         self.before_mark = None;
+        self.forget_zoom();
         let shown = Some(self.view.settings.range);
         let before = shown.filter(|range| !matches!(range, Range::Between { .. }));
         let before = before.or(self.before_cursor.take());

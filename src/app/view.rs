@@ -15,6 +15,7 @@ use super::pane::Pane;
 use super::row_path::{Expanded, Path, RowKey};
 use super::rows::{Fold, Row, Tree, What};
 use super::thread_list::{self, ThreadList};
+use super::timeline::TimelineView;
 use super::trends::{Trends, row_of};
 use super::wait_list::WaitList;
 use crate::config::Names;
@@ -68,6 +69,7 @@ pub struct View {
     /// Cells of the screen.
     pub(super) width: u16,
     pub threads: ThreadList,
+    pub timeline: TimelineView,
     pub wait_list: WaitList,
     pub short_names: bool,
     pub search: Option<Regex>,
@@ -103,6 +105,7 @@ impl View {
             flame: Flame::default(),
             width: 80,
             threads: ThreadList::default(),
+            timeline: TimelineView::default(),
             wait_list: WaitList::default(),
             short_names: names == Names::Short,
             search: None,
@@ -170,6 +173,7 @@ impl View {
             Pane::Graph => self.graph.read(&self.projection, &self.shown, height),
             Pane::Flame => self.read_flame(height),
             Pane::Threads => self.threads.read(&self.projection, &self.shown, height),
+            Pane::Timeline => self.timeline.show(height),
             Pane::Waits => self.wait_list.read(&self.projection, height),
         }
     }
@@ -391,7 +395,7 @@ impl View {
                 let visible = self.threads.rows.iter().skip(top).take(height);
                 (top, visible.map(|group| RowOf::Groups(vec![*group])).collect())
             }
-            Pane::Graph | Pane::Flame | Pane::Waits => return,
+            Pane::Graph | Pane::Flame | Pane::Timeline | Pane::Waits => return,
         };
         let of = match self.pane {
             Pane::Tree if self.shown.inverted => self.projection.inverted(),
@@ -428,6 +432,7 @@ impl View {
                 },
                 height,
             ),
+            Pane::Timeline => self.timeline.step(step, height),
             Pane::Waits => self.wait_list.list.step(step, |row| Some(row.key(projection)), height),
             Pane::Tree => {
                 self.tree.step(step, self.rows.len(), height);
@@ -470,6 +475,7 @@ impl View {
             Pane::Graph => (&self.graph.list.list, self.graph.list.rows.len()),
             Pane::Flame => (&self.flame.list, self.flame.lines.len()),
             Pane::Threads => (&self.threads.list, self.threads.rows.len()),
+            Pane::Timeline => (&self.timeline.list.list, self.timeline.list.rows.len()),
             Pane::Waits => (&self.wait_list.list.list, self.wait_list.list.rows.len()),
         }
     }
@@ -481,6 +487,7 @@ impl View {
         self.flame.list.show(self.flame.lines.len(), height);
         self.threads.list.show(self.threads.rows.len(), height);
         self.wait_list.list.list.show(self.wait_list.list.rows.len(), height);
+        self.timeline.show(height);
     }
 
     /// Notes the width of the screen, in cells.

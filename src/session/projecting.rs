@@ -117,6 +117,7 @@ mod tests {
             snapshot: Arc::new(snapshot),
             settings,
             trends: false,
+            timeline: None,
             urgent,
             spare: None,
         }

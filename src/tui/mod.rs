@@ -10,6 +10,7 @@
 //! graph      in its place: one function with its callers and callees
 //! flame      in its place: bars as wide as their share of the time
 //! threads    in its place: one row per thread or group
+//! timeline   in its place: what threads did when
 //! waits      in its place: locks, and long waits one by one
 //! methods      51.7   49.9  3.8  0.1 io  98%    PgStatement.executeQuery           :154
 //! explain    > now io recvfrom fd 37 ...   longest 2.0 s at 14:03:31   49.1-54.3 %
@@ -41,6 +42,7 @@ mod overlay;
 mod picker;
 mod text;
 mod threads;
+mod timeline;
 mod tree;
 mod waits;
 
@@ -119,6 +121,7 @@ fn draw_view(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme) {
         Pane::Threads => {
             columns::titles(pen, &app.view.columns(screen.width), "THREADS", app, theme);
         }
+        Pane::Timeline => timeline::titles(pen, app, theme),
         Pane::Waits => waits::titles(pen, app, theme),
     }
     match app.view.pane {
@@ -127,6 +130,7 @@ fn draw_view(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme) {
         Pane::Graph => graph::draw(buffer, rows, app, theme),
         Pane::Flame => flame::draw(buffer, rows, app, theme),
         Pane::Threads => threads::draw(buffer, rows, app, theme),
+        Pane::Timeline => timeline::draw(buffer, rows, app, theme),
         Pane::Waits => waits::draw(buffer, rows, app, theme),
     }
     if let Some(text) = nothing_to_show(app) {
@@ -134,6 +138,7 @@ fn draw_view(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme) {
     }
     match app.view.pane {
         Pane::Flame => flame::explain(buffer, about, app, theme),
+        Pane::Timeline => timeline::explain(&mut Pen::new(buffer, about, 0), app, theme),
         Pane::Waits => waits::explain(&mut Pen::new(buffer, about, 0), app, theme),
         _ => explain::draw(buffer, about, app, theme),
     }
@@ -161,6 +166,9 @@ fn nothing_to_show(app: &AppState) -> Option<&'static str> {
     }
     if view.pane == Pane::Waits && !view.projection.total.is_empty() {
         return Some("no long wait of a shown thread was observed in this range");
+    }
+    if view.pane == Pane::Timeline && !view.projection.total.is_empty() {
+        return Some("these threads have no time in this range (L: live again)");
     }
     let hidden = &view.projection.hidden;
     let filtered = hidden.focus.wall_ns + hidden.ignore.wall_ns + hidden.threads.wall_ns;

@@ -123,7 +123,7 @@ fn split(total: &Totals, metric: Metric) -> Vec<State> {
 }
 
 /// Returns the letter of a state: the first one of its word that no other state has.
-fn letter(state: State) -> &'static str {
+pub(super) fn letter(state: State) -> &'static str {
     match state {
         State::Run => "r",
         State::Rdy => "y",

@@ -41,6 +41,7 @@ fn a_wait_is_opened_in_the_tree() {
     assert!(live.press("<tab>").screen().contains("OF IT%"), "graph");
     assert!(live.press("<tab>").screen().contains("FLAME"), "flame graph");
     assert!(live.press("<tab>").screen().contains("MOSTLY IN"), "threads");
+    assert!(live.press("<tab>").screen().contains("LASTED"), "timeline");
     assert!(live.press("<tab>").screen().contains("WAITED"), "waits");
     assert_eq!(live.press("<tab>").selected(), selected, "the tree, as it was");
 }

@@ -81,7 +81,7 @@ pub struct Busy {
 #[derive(Clone, Copy, Default)]
 struct Waiters {
     count: u32,
-    /// The last one that was counted, and its name.
+    /// The last one that was counted, and its newest name.
     last: Option<(u32, NameId)>,
     /// The cell with most waited time, and that time, ns.
     heaviest: Option<(u64, u32)>,
@@ -197,8 +197,11 @@ impl Busy {
                 memory.allocator_threads += 1;
             }
             let Some(waiters) = waiters.get_mut(usize::from(rank)) else { continue };
-            let last = waiters.last.replace((seen.thread, seen.name));
-            waiters.count += u32::from(last.is_none_or(|(thread, _)| thread != seen.thread));
+            let same = waiters.last.filter(|(thread, _)| *thread == seen.thread);
+            waiters.count += u32::from(same.is_none());
+            // Whatever the order of facts, a thread has its newest name.
+            let name = same.map_or(seen.name, |(_, name)| name.max(seen.name));
+            waiters.last = Some((seen.thread, name));
         }
         let mut places = Places::new(snapshot, rows, verdicts);
         let shown_threads: FxHashSet<&ThreadKey> = shown.threads.iter().collect();

@@ -1,0 +1,183 @@
+//! The view of time: what the threads of one group did when, and a cursor on a moment of it.
+
+use super::keyed_list::KeyedList;
+use super::list::Step;
+use super::row_path::GroupKey;
+use crate::model::projection::settings::Range;
+use crate::model::projection::timeline::{Cell, Function, Run, ThreadLine, Timeline};
+use crate::model::vocabulary::frame::{Ns, ThreadKey};
+
+/// Minimum width of a screen that has room for the sequence beside the threads.
+const BESIDE_FROM: u16 = 120;
+
+/// Which part of the rows holds what, in cells and lines.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Parts {
+    /// Cells of a thread's name, and number of columns of time.
+    pub name: u16,
+    pub columns: u16,
+    /// Cells of the threads' part, with a space on either side.
+    pub threads: u16,
+    /// The sequence is beside the threads.
+    pub is_beside: bool,
+}
+
+impl Parts {
+    pub fn new(width: u16) -> Parts {
+        let is_beside = width >= BESIDE_FROM;
+        let threads = if is_beside { width / 5 * 3 } else { width };
+        let name = (threads / 4).clamp(8, 24);
+        Parts { name, columns: threads.saturating_sub(name + 3).max(1), threads, is_beside }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct TimelineView {
+    pub timeline: Timeline,
+    /// Indexes into the timeline's threads.
+    pub list: KeyedList<u32, ThreadKey>,
+    /// `None`: the heaviest group.
+    pub group: Option<GroupKey>,
+    /// The moment under the cursor; `None`: the newest.
+    pub(super) at: Option<Ns>,
+    /// The screen's width, cells.
+    pub width: u16,
+    /// The ranges that were shown before zooms, the latest last.
+    pub(super) before: Vec<Range>,
+    /// The first zoom froze the screen: what is shown in detail shall not be dropped meanwhile.
+    pub(super) has_frozen: bool,
+}
+
+impl Default for TimelineView {
+    fn default() -> TimelineView {
+        TimelineView {
+            timeline: Timeline::default(),
+            list: KeyedList::default(),
+            group: None,
+            at: None,
+            width: 80,
+            before: Vec::new(),
+            has_frozen: false,
+        }
+    }
+}
+
+impl TimelineView {
+    pub fn parts(&self) -> Parts {
+        Parts::new(self.width)
+    }
+
+    /// Returns the lines for threads, and those for the sequence of runs. `height`: of both, with
+    /// the title between them unless they are side by side.
+    pub fn lines(&self, height: usize) -> (usize, usize) {
+        if self.parts().is_beside {
+            return (height, height);
+        }
+        let threads = self.timeline.threads.len().clamp(1, (height * 2 / 5).max(1));
+        (threads, height.saturating_sub(threads + 1))
+    }
+
+    pub fn read(&mut self, timeline: Timeline, height: usize) {
+        self.timeline = timeline;
+        self.show(height);
+    }
+
+    /// Reads the rows again.
+    pub fn show(&mut self, height: usize) {
+        let threads = &self.timeline.threads;
+        let rows = (0..threads.len() as u32).collect();
+        let is = |key: &ThreadKey, row: u32| threads[row as usize].thread == *key;
+        let (lines, _) = self.lines(height);
+        self.list.set(rows, is, 0, lines);
+    }
+
+    pub fn step(&mut self, step: Step, height: usize) {
+        let (lines, _) = self.lines(height);
+        let threads = &self.timeline.threads;
+        self.list.step(step, |row| Some(threads[row as usize].thread), lines);
+    }
+
+    /// Returns the thread under the cursor.
+    pub fn thread(&self) -> Option<&ThreadLine> {
+        self.timeline.threads.get(self.list.selected()? as usize)
+    }
+
+    /// Returns the moment under the cursor.
+    pub fn at(&self) -> Ns {
+        let (from, till) = self.timeline.span();
+        self.at.unwrap_or(Ns::MAX).clamp(from, till.saturating_sub(1).max(from))
+    }
+
+    /// Returns the column under the cursor.
+    pub fn column(&self) -> usize {
+        self.timeline.column_of(self.at())
+    }
+
+    /// Returns the index of the run under the cursor.
+    pub fn run(&self) -> Option<usize> {
+        self.thread()?.run_at(self.at())
+    }
+
+    /// Returns the function that the thread under the cursor is in at that moment.
+    pub fn function(&self) -> Option<&Function> {
+        self.timeline.function(self.thread()?.runs.get(self.run()?)?.doing)
+    }
+
+    /// Returns what the thread under the cursor did for most of the column.
+    pub fn cell(&self) -> Option<Cell> {
+        self.thread()?.cells.get(self.column()).copied().flatten()
+    }
+
+    /// Returns whether the range was changed by a zoom.
+    pub fn is_zoomed(&self) -> bool {
+        !self.before.is_empty()
+    }
+
+    pub(super) fn step_column(&mut self, by: isize) {
+        let Some(last) = self.timeline.columns().checked_sub(1) else { return };
+        let column = self.column().saturating_add_signed(by).min(last);
+        self.at = Some(self.moment_of(column));
+    }
+
+    /// Returns the first moment of a column at which the thread does what it does for most of it.
+    fn moment_of(&self, column: usize) -> Ns {
+        let (from, till) = (self.timeline.edges[column], self.timeline.edges[column + 1]);
+        let moment = || {
+            let thread = self.thread()?;
+            let doing = thread.cells.get(column).copied().flatten()?.doing;
+            let runs = thread.runs.get(thread.run_at(from).unwrap_or(0)..)?;
+            let mut within = runs.iter().take_while(|run| run.from < till);
+            let is_it = |run: &&Run| run.doing == doing && run.from + run.ns > from;
+            Some(within.find(is_it)?.from.max(from))
+        };
+        moment().filter(|_| self.timeline.is_exact).unwrap_or(from)
+    }
+
+    /// Goes to another run of the thread. Returns false if there is none.
+    pub(super) fn step_run(&mut self, by: isize) -> bool {
+        let Some(thread) = self.thread() else { return false };
+        let run = match thread.run_at(self.at()) {
+            Some(at) => at.checked_add_signed(by),
+            None if by > 0 => Some(0),
+            None => None,
+        };
+        let Some(run) = run.and_then(|run| thread.runs.get(run)) else { return false };
+        self.at = Some(run.from.max(self.timeline.span().0));
+        true
+    }
+
+    /// Returns the time to which Enter goes: the run under the cursor; where the order of runs is
+    /// not known, the column.
+    pub(super) fn target(&self) -> Option<(Ns, Ns)> {
+        if !self.timeline.is_exact {
+            let column = self.column();
+            return Some((
+                *self.timeline.edges.get(column)?,
+                *self.timeline.edges.get(column + 1)?,
+            ));
+        }
+        let Run { from, ns, .. } = *self.thread()?.runs.get(self.run()?)?;
+        // Between two runs nothing is known.
+        (self.at() < from + ns).then_some((from, from + ns))
+    }
+}

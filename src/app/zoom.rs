@@ -1,0 +1,135 @@
+//! Goes to the timeline, and from a range to a shorter one in it and back.
+
+use super::AppState;
+use super::pane::Pane;
+use super::row_path::GroupKey;
+use super::thread_list;
+use super::view::View;
+use super::wait_list::WaitRow;
+use crate::model::projection::Group;
+use crate::model::projection::settings::Range;
+use crate::model::vocabulary::frame::{Ns, SECOND};
+
+/// Minimum range, ns.
+const LEAST: Ns = SECOND / 1_000;
+
+impl View {
+    /// Returns the group of the row under the cursor, for the timeline.
+    fn group_of_row(&self) -> Option<GroupKey> {
+        let group = match self.selected_wait() {
+            Some(WaitRow::Wait(at)) => {
+                let thread = self.projection.long_waits[at as usize].thread;
+                let is_of = |group: &Group| group.threads.iter().any(|of| of.thread == thread);
+                self.projection.groups.iter().position(is_of)? as u32
+            }
+            _ => self.selected_group()?,
+        };
+        Some(thread_list::key(group, &self.projection, &self.shown))
+    }
+}
+
+impl AppState {
+    /// Shows when the threads of the row under the cursor did what; from a wait, at that moment.
+    pub(super) fn show_timeline(&mut self) {
+        let rows = usize::from(self.layout().rows);
+        if self.view.pane != Pane::Timeline {
+            if let Some(WaitRow::Wait(at)) = self.view.selected_wait() {
+                let wait = &self.view.projection.long_waits[at as usize];
+                let (thread, from) = (wait.thread, wait.from_ns);
+                self.view.timeline.list.choose(thread);
+                self.view.timeline.at = Some(from);
+            }
+            if let Some(group) = self.view.group_of_row() {
+                self.view.timeline.group = Some(group);
+            }
+        }
+        self.view.set_pane(Pane::Timeline, rows);
+        self.project();
+    }
+
+    pub(super) fn step_column(&mut self, by: isize) {
+        self.view.timeline.step_column(by);
+    }
+
+    pub(super) fn step_run(&mut self, by: isize) {
+        if !self.view.timeline.step_run(by) {
+            let side = if by < 0 { "before" } else { "after" };
+            self.say(format!("this thread has no run {side} this one in the range"));
+        }
+    }
+
+    /// Makes the run under the cursor the shown range.
+    pub(super) fn zoom_to_run(&mut self) {
+        let Some((from, till)) = self.view.timeline.target() else {
+            return self.say("nothing is known of this thread at that time");
+        };
+        if (from, till) == self.view.timeline.timeline.span() {
+            return self.say("this is the whole range already; Esc goes back");
+        }
+        self.zoom(from, till);
+    }
+
+    /// Halves the range around the cursor, or doubles it.
+    pub(super) fn zoom_by(&mut self, larger: bool) {
+        let (from, till) = self.view.timeline.timeline.span();
+        let length = till.saturating_sub(from);
+        if !larger && length <= LEAST {
+            return self.say("a millisecond is the shortest range");
+        }
+        let wanted = if larger { length.saturating_mul(2) } else { length / 2 };
+        let from = self.view.timeline.at().saturating_sub(wanted / 2);
+        self.zoom(from, from.saturating_add(wanted));
+    }
+
+    /// Shows this time, at least a millisecond of it and no more than there is.
+    fn zoom(&mut self, from: Ns, till: Ns) {
+        let Some(snapshot) = self.view.whole.clone() else { return };
+        let (oldest, newest) = (snapshot.history.oldest(), snapshot.at);
+        let length = (till - from).max(LEAST).min(newest.saturating_sub(oldest));
+        let from = from.clamp(oldest, newest.saturating_sub(length).max(oldest));
+        let range = Range::Between { from, till: from + length };
+        let before = self.view.settings.range;
+        if length == 0 || range == before {
+            return self.say("there is no other time to show");
+        }
+        if !matches!(before, Range::Between { .. }) {
+            self.before_cursor = Some(before);
+        }
+        self.view.timeline.before.push(before);
+        self.before_mark = None;
+        self.time_cursor = None;
+        let first = !self.frozen;
+        if first {
+            self.frozen = true;
+            self.held = Some(snapshot);
+            self.view.timeline.has_frozen = true;
+        }
+        self.view.settings.range = range;
+        self.project();
+        let back = if self.config.saved { "L is as before" } else { "L is live again" };
+        if first {
+            self.say(format!("Esc shows the time from before, {back}; the screen is frozen"));
+        }
+    }
+
+    /// Shows the range from before the last zoom. Returns false if there was none.
+    pub(super) fn zoom_back(&mut self) -> bool {
+        let Some(before) = self.view.timeline.before.pop() else { return false };
+        self.view.settings.range = before;
+        // A part of history that was shown before is kept, too.
+        if self.view.timeline.before.is_empty() && !matches!(before, Range::Between { .. }) {
+            self.forget_zoom();
+        }
+        self.project();
+        true
+    }
+
+    /// Forgets the ranges from before zooms; facts go on if a zoom has frozen them.
+    pub(super) fn forget_zoom(&mut self) {
+        self.view.timeline.before.clear();
+        if std::mem::take(&mut self.view.timeline.has_frozen) {
+            self.frozen = false;
+            self.held = None;
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The timeline: when threads did what, and zooming from seconds to milliseconds.
+
+use sampletop::model::projection::settings::Range;
+
+use super::fixture::{Does, Doing, EPOLL_WAIT, FUTEX, MS, PID, RECVFROM, Script};
+use super::*;
+
+/// A service that was observed for 40 s. Two handlers parse for 100 ms and wait 150 ms for a lock;
+/// one renders for 50 ms and receives for 200 ms; a pool waits for work.
+fn service() -> World {
+    let waits = |call, fd, stack, wait| Doing::Waits { call, fd, stack, wait };
+    let handler = move |shift: u64| -> Does {
+        Box::new(move |tick| match (tick + shift) % 5 {
+            0 | 1 => Doing::Runs("start_thread;shop::serve:40;shop::parse:12"),
+            _ => waits(
+                FUTEX,
+                0,
+                "start_thread;shop::serve:41;shop::Cart::add:7;pthread_mutex_lock",
+                (tick + shift) / 5 + 1,
+            ),
+        })
+    };
+    let reader = move |tick: u64| match tick % 5 {
+        0 => Doing::Runs("start_thread;shop::serve:50;shop::render:3"),
+        _ => waits(RECVFROM, 37, "start_thread;shop::serve:51;recv", tick / 5 + 1),
+    };
+    let pool = move |_| waits(EPOLL_WAIT, 9, "start_thread;shop::pool::run:71;epoll_wait", 1);
+    let all: [(&str, Does); 4] = [
+        ("handler-1", handler(0)),
+        ("handler-2", handler(2)),
+        ("handler-3", Box::new(reader)),
+        ("pool-1", Box::new(pool)),
+    ];
+    World::new(all.map(|(name, doing)| Script { pid: PID, name: name.into(), doing }).into())
+}
+
+fn live(width: u16, height: u16) -> (World, Live) {
+    let mut world = service();
+    let mut live = Live::new(width, height, AppConfig::default());
+    live.send(Input::Snapshot(Arc::new(world.run(40 * SECOND).snapshot())));
+    (world, live)
+}
+
+fn line(live: &Live, nth: usize) -> String {
+    live.screen().lines().nth(nth).expect("a line").to_string()
+}
+
+/// Returns the start and the length of the shown range, ms of the session.
+fn range(live: &Live) -> (u64, u64) {
+    let Range::Between { from, till } = live.app.settings().range else {
+        panic!("{:?}", live.app.settings().range)
+    };
+    let start = live.app.shown_snapshot().expect("a snapshot").session.started;
+    ((from - start) / MS, (till - from) / MS)
+}
+
+#[test]
+fn the_timeline_shows_when_threads_did_what() {
+    for (width, height) in [(80, 24), (120, 40), (200, 60)] {
+        let (_, mut live) = live(width, height);
+        live.press("6");
+        golden(&format!("timeline-{width}x{height}.txt"), &live.screen());
+        // Half of the time, five times; then one run before the cursor.
+        live.press("+++++<lt>");
+        golden(&format!("timeline-zoom-{width}x{height}.txt"), &live.screen());
+        live.press("<enter>");
+        golden(&format!("timeline-run-{width}x{height}.txt"), &live.screen());
+    }
+}
+
+#[test]
+fn enter_shows_the_time_of_a_run_and_esc_goes_back() {
+    let (mut world, mut live) = live(80, 24);
+    live.press("w<c-u>-2s +500ms<enter>6");
+    assert_eq!(range(&live), (38_000, 500));
+    // From 38.0 s on: parse, lock, parse, lock. The cursor is on the last one.
+    live.press("<enter>");
+    assert_eq!(range(&live), (38_350, 150));
+    assert!(line(&live, 0).contains("+150 ms"), "{}", live.screen());
+    // The facts stay while time goes on.
+    live.send(Input::Snapshot(Arc::new(world.run(200 * SECOND).snapshot())));
+    live.press("<esc>");
+    assert_eq!(range(&live), (38_000, 500));
+    live.press("<lt><lt><enter>");
+    assert_eq!(range(&live), (38_100, 150));
+    live.press("<enter>");
+    assert!(live.screen().contains("the whole range already"), "{}", live.screen());
+    live.press("-");
+    assert_eq!(range(&live).1, 300);
+    live.press("+");
+    assert_eq!(range(&live).1, 150);
+    // Live again.
+    live.press("L");
+    assert!(!live.app.is_frozen());
+    assert!(matches!(live.app.settings().range, Range::Rolling(_)), "{}", live.screen());
+    live.press("+");
+    assert!(live.app.is_frozen());
+    live.press("<esc>");
+    assert!(!live.app.is_frozen());
+    assert!(matches!(live.app.settings().range, Range::Rolling(_)), "{}", live.screen());
+}
+
+#[test]
+fn the_cursor_says_what_the_thread_did_at_that_moment() {
+    let (_, mut live) = live(120, 40);
+    live.press("w<c-u>-2s +500ms<enter>6");
+    let explain = |live: &Live| line(live, 38);
+    assert!(explain(&live).contains("lock in Cart::add"), "{}", live.screen());
+    live.press("<lt>");
+    let parse = explain(&live);
+    assert!(parse.contains("14:03:48.250 run in shop::parse"), "{}", live.screen());
+    live.press("<left>");
+    assert!(explain(&live).contains("lock in Cart::add"), "{}", live.screen());
+    // The column between has more of the lock.
+    live.press("<right><right>");
+    assert!(explain(&live).contains("run in shop::parse for 100 ms"), "{}", live.screen());
+    // Another thread at the same moment.
+    live.press("jj");
+    assert!(explain(&live).contains("14:03:48.2"), "{}", live.screen());
+    assert!(explain(&live).contains("run in shop::render"), "{}", live.screen());
+    live.press(">");
+    assert!(explain(&live).contains("io in"), "{}", live.screen());
+    live.press(">>>>");
+    assert!(live.screen().contains("no run after this one"), "{}", live.screen());
+}
+
+#[test]
+fn the_group_is_that_of_the_row_one_came_from() {
+    let (_, mut live) = live(80, 24);
+    live.press("i5G6");
+    assert!(live.screen().contains("pool-1"), "{}", live.screen());
+    assert!(!live.screen().contains("handler-1"), "{}", live.screen());
+    // Without it, the heaviest.
+    live.press("i");
+    assert!(live.screen().contains("3 THREADS"), "{}", live.screen());
+    assert!(live.screen().contains("handler-1"), "{}", live.screen());
+    // From a long wait, at its moment.
+    live.press("7j");
+    let wait = line(&live, 22);
+    live.press("6");
+    assert!(live.screen().contains(">handler-3"), "{wait}{}", live.screen());
+}
