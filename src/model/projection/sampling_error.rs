@@ -71,7 +71,7 @@ impl Sums {
         Sums { value_ns, sampled_ns: sampled_ns.min(value_ns), waits }
     }
 
-    pub(in crate::model) fn add(&mut self, more: &Sums) {
+    pub fn add(&mut self, more: &Sums) {
         self.value_ns += more.value_ns;
         self.sampled_ns += more.sampled_ns;
         self.waits += more.waits;

@@ -109,6 +109,9 @@ pub struct NodeDiff {
     pub location: Arc<Location>,
     pub total: Pair<Sums>,
     pub own: Pair<Sums>,
+    /// It stands for what its caller, the user's function, calls elsewhere.
+    pub is_entry: bool,
+    parent: u32,
     first_child: u32,
     next: u32,
 }
@@ -241,7 +244,15 @@ impl Builder<'_> {
             let next = std::mem::replace(first, new);
             let location = projection.location(node, *metric).clone();
             let (total, own) = Default::default();
-            nodes.push(NodeDiff { location, total, own, first_child: NONE, next });
+            nodes.push(NodeDiff {
+                location,
+                total,
+                own,
+                is_entry: projection.is_entry(node),
+                parent: caller,
+                first_child: NONE,
+                next,
+            });
             new
         })
     }
@@ -269,6 +280,17 @@ impl Diff {
         self.between(&row.map(|sums| sums.value_ns), before, after)
     }
 
+    /// Returns the change of a row with the bounds of one that has no sampling error. Costs less
+    /// than [`Diff::change`].
+    pub fn unbounded(&self, row: &Pair<Sums>) -> Change {
+        self.measured(&row.map(|sums| sums.value_ns))
+    }
+
+    /// Returns the sums of a function, for [`Diff::change`].
+    pub fn sums(&self, totals: &Pair<Totals>) -> Pair<Sums> {
+        totals.map(|totals| Sums::of(totals, self.metric))
+    }
+
     /// Returns the change of a sum without sampling error.
     pub fn measured(&self, ns: &Pair<u64>) -> Change {
         self.between(ns, (0.0, 0.0), (0.0, 0.0))
@@ -289,7 +311,7 @@ impl Diff {
     }
 
     pub fn change_of(&self, totals: &Pair<Totals>) -> Change {
-        self.change(&totals.map(|totals| Sums::of(totals, self.metric)))
+        self.change(&self.sums(totals))
     }
 
     fn between(&self, ns: &Pair<u64>, before: (f64, f64), after: (f64, f64)) -> Change {
@@ -331,13 +353,30 @@ impl Diff {
         self.listed(self.nodes[node as usize].first_child)
     }
 
+    /// Returns a group's outermost frames, in any order.
+    pub fn roots_of(&self, group: u32) -> impl Iterator<Item = u32> {
+        self.siblings(self.groups[group as usize].first_root)
+    }
+
+    /// Returns a node's callees, in any order.
+    pub fn callees_of(&self, node: u32) -> impl Iterator<Item = u32> {
+        self.siblings(self.nodes[node as usize].first_child)
+    }
+
+    /// Returns the caller; `None` for a group's root.
+    pub fn caller_of(&self, node: u32) -> Option<u32> {
+        Some(self.nodes[node as usize].parent).filter(|caller| *caller != NONE)
+    }
+
+    fn siblings(&self, first: u32) -> impl Iterator<Item = u32> {
+        let there = |node: u32| Some(node).filter(|node| *node != NONE);
+        std::iter::successors(there(first), move |node| there(self.nodes[*node as usize].next))
+    }
+
     fn listed(&self, first: u32) -> Vec<u32> {
-        let next = |node: &u32| Some(self.nodes[*node as usize].next);
-        let there = |node: Option<u32>| node.filter(|node| *node != NONE);
-        let nodes = std::iter::successors(there(Some(first)), |node| there(next(node)));
-        let mut nodes: Vec<(f64, u32)> = nodes
-            .map(|node| (self.change(&self.nodes[node as usize].total).change.abs(), node))
-            .collect();
+        let difference = |node: u32| self.unbounded(&self.nodes[node as usize].total).change.abs();
+        let mut nodes: Vec<(f64, u32)> =
+            self.siblings(first).map(|node| (difference(node), node)).collect();
         let location = |node: u32| &self.nodes[node as usize].location;
         nodes.sort_by(|a, b| {
             b.0.total_cmp(&a.0).then_with(|| by_name(location(a.1), location(b.1)))
@@ -365,19 +404,26 @@ impl Diff {
     /// Returns which nodes are worth drawing: those whose change exceeds the sampling error and is
     /// at least `least` units, and their callers.
     pub fn worth_drawing(&self, least: f64) -> Vec<bool> {
-        let mut drawn: Vec<bool> = (self.nodes.iter())
-            .map(|node| self.change(&node.total))
-            .map(|change| change.is_resolved() && change.change.abs() >= least)
-            .collect();
+        self.with_callers(|row| {
+            self.unbounded(row).change.abs() >= least && self.change(row).is_resolved()
+        })
+    }
+
+    /// Returns which nodes change by at least `least` units, by chance or not, and their callers.
+    pub fn differing(&self, least: f64) -> Vec<bool> {
+        self.with_callers(|row| self.unbounded(row).change.abs() >= least)
+    }
+
+    fn with_callers(&self, is_meant: impl Fn(&Pair<Sums>) -> bool) -> Vec<bool> {
+        let mut meant: Vec<bool> = self.nodes.iter().map(|node| is_meant(&node.total)).collect();
+        // Callers precede their callees.
         for node in (0..self.nodes.len()).rev() {
-            let first = self.nodes[node].first_child;
-            let mut child = first;
-            while child != NONE {
-                drawn[node] |= drawn[child as usize];
-                child = self.nodes[child as usize].next;
+            let caller = self.nodes[node].parent;
+            if meant[node] && caller != NONE {
+                meant[caller as usize] = true;
             }
         }
-        drawn
+        meant
     }
 
     /// Returns the nodes from `node` down whose change is, within 5 %, that of their only drawn
