@@ -23,6 +23,7 @@ use ratatui::backend::CrosstermBackend;
 use ratatui::layout::Rect;
 use ratatui::{Terminal, TerminalOptions, Viewport};
 use sampletop::app::key::Key;
+use sampletop::app::projectors::Projectors;
 use sampletop::app::{AppConfig, AppState, Effect, Input, READ_WITHIN};
 use sampletop::capture::event_ring;
 use sampletop::capture::stack_reader::StackReader;
@@ -444,7 +445,7 @@ impl Write for Sent {
 /// The live view on a terminal of 120 x 40.
 struct View {
     app: AppState,
-    projector: Projector,
+    projectors: Projectors,
     terminal: Terminal<CrosstermBackend<Sent>>,
     sent: Sent,
     theme: Theme,
@@ -460,7 +461,7 @@ impl View {
         let terminal = Terminal::with_options(backend, options).expect("it only counts");
         let mut view = View {
             app: AppState::new(config),
-            projector: Projector::default(),
+            projectors: Projectors::default(),
             terminal,
             sent,
             theme,
@@ -488,7 +489,7 @@ impl View {
     fn answer(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             if let Effect::Project(request) = effect {
-                self.app.update(request.answer(&mut self.projector));
+                self.app.update(self.projectors.answer(*request));
             }
         }
     }
@@ -519,11 +520,14 @@ fn key_to_frame(range: &str, settings: Settings) {
         ("i     idle", Key::Char('i')),
         ("b     roll up", Key::Char('b')),
         ("r     range", Key::Char('r')),
+        ("=     differences", Key::Char('=')),
     ] {
         // What a key leaves behind is not to change what the next one costs.
         let mut view = View::new(Arc::clone(full()), settings.clone());
         view.press(Key::Home);
         view.press(Key::Char('E'));
+        // The range that `=` compares with.
+        view.press(Key::Char('M'));
         let (mut frames, mut figures) = (Vec::new(), Vec::new());
         for nth in 0..200 {
             if nth % 10 == 0 {

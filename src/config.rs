@@ -491,6 +491,8 @@ pub struct Config {
     pub sampling: Sampling,
     /// The settings of the first view (live) or of the output (record).
     pub settings: Settings,
+    /// The saved profile that the live view compares with.
+    pub against: Option<PathBuf>,
     pub screen: Screen,
     pub output: Output,
     /// The configuration file, which need not exist; `None`: no home directory is known.
@@ -514,6 +516,7 @@ impl Config {
                 wakers: None,
             },
             settings: Settings { range: Range::Cumulative { since: None }, ..Settings::default() },
+            against: None,
             screen: Screen { color: false, ascii: true, mouse: false, names: Names::Short },
             output: Output {
                 format: Format::Text,

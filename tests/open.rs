@@ -143,6 +143,35 @@ fn the_live_view_keeps_its_session_and_shows_it_again() {
     );
 }
 
+#[test]
+fn a_saved_profile_is_compared_with_another() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for (file, stacks) in [
+        ("before.folded", "main;render 600\nmain;search 400\n"),
+        ("now.folded", "main;render 200\nmain;search 400\nmain;discount 400\n"),
+    ] {
+        std::fs::write(dir.path().join(file), stacks).expect("written");
+    }
+    let args = ["open", "now.folded", "--against", "before.folded"];
+    let mut session = Session::start(&args, 24, 80, dir.path());
+    let has = |screen: &str, name: &str, figures: &str| {
+        screen.lines().any(|line| line.contains(name) && line.contains(figures))
+    };
+    let screen = session.wait_for("the differences", |screen| has(screen, "render", "-40.0"));
+    assert!(screen.contains("DIFF") && screen.contains("against before.folded"), "{screen}");
+    assert!(has(&screen, "discount", "+40.0") && has(&screen, "search", "0.0"), "{screen}");
+    session.press("=");
+    session.wait_for("the profile alone", |screen| screen.contains("SAVED"));
+    session.press("q");
+    assert_eq!(session.wait_end(), 0);
+    // A profile that cannot be read is said before the screen is taken.
+    let args = ["open", "now.folded", "--against", "missing.folded"];
+    let mut session = Session::start(&args, 24, 80, dir.path());
+    assert_eq!(session.wait_end(), 2);
+    let said = String::from_utf8_lossy(&session.raw).into_owned();
+    assert!(said.contains("cannot read `missing.folded`"), "{said}");
+}
+
 /// Prints how many nodes there are, after reading all of the file.
 const IN_PYTHON: &str =
     "import json,sys; print(sum(len(g['nodes']) for g in json.load(sys.stdin)['groups']))";

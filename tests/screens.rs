@@ -3,6 +3,8 @@
 //! Expected screens are in tests/screens/; `INSTA_UPDATE=always cargo test --test screens` writes
 //! them.
 
+#[path = "screens/compared.rs"]
+mod compared;
 #[path = "screens/fixture.rs"]
 mod fixture;
 #[path = "screens/flame.rs"]
@@ -44,10 +46,10 @@ use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 use ratatui::style::Modifier;
 use sampletop::app::key::{Key, Mouse, MouseKind};
+use sampletop::app::projectors::Projectors;
 use sampletop::app::{AppConfig, AppState, Effect, Input, ProcessRow, Request, Severity};
 use sampletop::config::{Names, Screen};
 use sampletop::model::facts::snapshot::Snapshot;
-use sampletop::model::projection::Projector;
 use sampletop::model::projection::settings::{Grouping, Level, Metric, RollUp, SortColumn};
 use sampletop::model::vocabulary::frame::SECOND;
 use sampletop::model::vocabulary::host_load::HostLoad;
@@ -279,8 +281,18 @@ fn without_colour_nothing_has_a_colour() {
 #[test]
 fn any_size_can_be_drawn() {
     let mut live = Live::shop(80, 24);
-    let states =
-        ["", "E", "2", "1f", "<esc>?", "?/searching for something", "<esc>X", "nfj<enter>x<enter>"];
+    let states = [
+        "",
+        "E",
+        "2",
+        "M=",
+        "1E",
+        "=f",
+        "<esc>?",
+        "?/searching for something",
+        "<esc>X",
+        "nfj<enter>x<enter>",
+    ];
     for keys in states {
         live.press(keys);
         for width in 1..=60 {

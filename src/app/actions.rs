@@ -5,22 +5,18 @@ use std::time::Duration;
 use super::event::{Counted, Effect, Severity};
 use super::filters::Dialog;
 use super::flame::Move;
-use super::key::Key;
 use super::keymap::{Action, Place};
 use super::list::{List, Step};
 use super::pane::Pane;
 use super::picker::Refusal;
-use super::prompt::{self, Ask, Prompt, Question};
+use super::prompt::{Ask, Prompt, Question};
 use super::time_cursor::Go;
 use super::time_range;
 use super::view::View;
 use super::wakers::{self, Wakers};
 use super::{AppState, Overlay, WiderSearch, insight};
 use crate::config::Choices;
-use crate::model::facts::tables::FrameKind;
-use crate::model::projection::settings::{
-    Grouping, Level, Metric, Range, RollUp, SortColumn, Whose,
-};
+use crate::model::projection::settings::{Level, Metric, Range, RollUp, SortColumn};
 
 /// Windows are at least this; at most a day.
 const SECOND: Duration = Duration::from_secs(1);
@@ -59,6 +55,11 @@ impl AppState {
                 list.latest_first = !list.latest_first;
                 list.read(&self.view.projection, rows);
             }
+            Action::SortSelfTotal | Action::SortLeft | Action::SortRight | Action::SortReverse
+                if self.view.pane.is_compared() =>
+            {
+                self.sort_changes(action);
+            }
             Action::SortSelfTotal => {
                 let by_self = self.view.settings.sort == SortColumn::SelfTime;
                 self.sort(if by_self { SortColumn::Total } else { SortColumn::SelfTime });
@@ -71,12 +72,13 @@ impl AppState {
             }
             Action::NextMetric => {
                 self.view.settings.metric = next(&Metric::ALL, self.view.settings.metric);
-                self.view.reorder(rows);
+                self.metric_changed();
             }
             Action::CpuBySelf => {
                 self.view.settings.metric = Metric::Cpu;
                 self.view.settings.reverse = false;
                 self.sort(SortColumn::SelfTime);
+                self.metric_changed();
             }
             Action::RollingCumulative => {
                 self.set_range(match self.view.settings.range {
@@ -92,6 +94,8 @@ impl AppState {
             Action::NextPeak => self.move_time_cursor(Go::NextPeak),
             Action::ShowLive => self.show_live(),
             Action::CountFromNow => self.count_from_now(),
+            Action::KeepBaseline => self.keep_baseline(),
+            Action::Compare => self.compare(),
             Action::NextGrouping => self.next_grouping(),
             Action::Search => self.ask_for(Question::Search, String::new()),
             Action::NextMatch => self.next_match(1),
@@ -101,7 +105,7 @@ impl AppState {
             Action::MethodsView => self.view.set_pane(Pane::Methods, rows),
             Action::GraphView => self.show_graph(),
             Action::GraphBack => self.graph_back(),
-            Action::FlameView => self.view.set_pane(Pane::Flame, rows),
+            Action::FlameView => self.show_pane(Pane::Flame),
             Action::BarLeft => self.view.go_to_bar(Move::Left, rows),
             Action::BarRight => self.view.go_to_bar(Move::Right, rows),
             Action::FlameOut => self.zoom_out(),
@@ -113,7 +117,7 @@ impl AppState {
                 });
             }
             Action::Invert => self.invert(),
-            Action::ThreadsView => self.view.set_pane(Pane::Threads, rows),
+            Action::ThreadsView => self.show_pane(Pane::Threads),
             Action::TimelineView => self.show_timeline(),
             Action::PreviousColumn => self.step_column(-1),
             Action::NextColumn => self.step_column(1),
@@ -121,12 +125,12 @@ impl AppState {
             Action::NextRun => self.step_run(1),
             Action::ZoomIn => self.zoom_by(false),
             Action::ZoomOut => self.zoom_by(true),
-            Action::WaitsView => self.view.set_pane(Pane::Waits, rows),
-            Action::NextView => match next(&Pane::ALL, self.view.pane) {
+            Action::WaitsView => self.show_pane(Pane::Waits),
+            Action::NextView => match next(&Pane::ALL, self.view.pane.compared(false)) {
                 Pane::Graph => self.show_graph(),
                 Pane::Tree => self.show_tree(),
                 Pane::Timeline => self.show_timeline(),
-                pane => self.view.set_pane(pane, rows),
+                pane => self.show_pane(pane),
             },
             Action::NextRollUp => {
                 self.view.settings.roll_up = next(&RollUp::ALL, self.view.settings.roll_up);
@@ -243,33 +247,7 @@ impl AppState {
         }
     }
 
-    fn sort(&mut self, column: SortColumn) {
-        self.view.settings.sort = column;
-        let rows = usize::from(self.layout().rows);
-        match self.wants_trends() && !self.view.asked_for_trends {
-            true => self.project(),
-            false => self.view.reorder(rows),
-        }
-    }
-
-    fn sort_beside(&mut self, step: isize) {
-        let columns = self.view.columns(self.width);
-        self.sort(columns.sort_beside(self.view.sorted_by(), step));
-    }
-
-    /// Sorts by the column whose title is in this cell of the line; by the same column: the other
-    /// way round.
-    pub(super) fn sort_by_title(&mut self, cell: u16) {
-        if !matches!(self.view.pane, Pane::Tree | Pane::Methods | Pane::Threads) {
-            return;
-        }
-        let Some(sort) = self.view.columns(self.width).sort_at(cell) else { return };
-        let settings = &mut self.view.settings;
-        settings.reverse = sort == settings.sort && !settings.reverse;
-        self.sort(sort);
-    }
-
-    fn set_range(&mut self, range: Range) {
+    pub(super) fn set_range(&mut self, range: Range) {
         if let Range::Rolling(window) = range {
             self.window = window;
         }
@@ -298,99 +276,6 @@ impl AppState {
         self.project();
     }
 
-    fn next_grouping(&mut self) {
-        self.leave_group();
-        self.view.settings.grouping = match &self.view.settings.grouping {
-            Grouping::Rules => Grouping::Name,
-            Grouping::Name => Grouping::Thread,
-            Grouping::Thread => Grouping::Process,
-            Grouping::Process => Grouping::Blocker,
-            Grouping::Blocker => Grouping::None,
-            // Cycling through the groupings keeps the pattern of the command line.
-            Grouping::None => match &self.config.settings.grouping {
-                Grouping::Frame(pattern) => Grouping::Frame(pattern.clone()),
-                _ => Grouping::Rules,
-            },
-            Grouping::Frame(_) => Grouping::Rules,
-        };
-        self.say(format!("threads grouped by {}", self.view.settings.grouping.word()));
-        self.view.open_again();
-        self.project();
-    }
-
-    fn set_level(&mut self, level: Level) {
-        self.view.settings.level = level;
-        self.say(match level {
-            Level::Mine => "rows are your functions and what they call",
-            Level::Chains => "rows are all functions, chains of calls on one line",
-            Level::All => "rows are all functions, each on its own line",
-        });
-        self.view.open_again();
-        self.project();
-    }
-
-    /// Calls the row's function the user's own code, or not; again: as it was judged.
-    fn mine_or_not(&mut self) {
-        // A row of threads only names a function.
-        let function = self.view.selected_function().filter(|_| self.view.pane != Pane::Threads);
-        let Some((location, is_mine)) = function else {
-            return self.say("select a call first: a thread group is no code");
-        };
-        if self.view.shown.roll_up.joins() {
-            return self.say("code is yours by function: show functions first (b)");
-        }
-        let text = format!("^{}$", regex::escape(&location.function));
-        let whose = &mut self.view.settings.whose;
-        if let Some(at) = whose.iter().position(|w| w.pattern.as_str() == text) {
-            whose.remove(at);
-            self.say(format!("{} is judged by where it comes from again", location.function));
-        } else {
-            match regex::Regex::new(&text) {
-                Ok(pattern) => whose.push(Whose { pattern, mine: !is_mine }),
-                Err(_) => return self.say("this name is too long for a pattern"),
-            }
-            // Under [`Level::Mine`] its row goes.
-            let word = match is_mine {
-                true => "not your code now; A on its row (o shows it) takes that back",
-                false => "your code now; A on it takes that back",
-            };
-            self.say(format!("{} is {word}", location.function));
-        }
-        self.project();
-    }
-
-    /// Adds the row's function to those whose waits are idle, or removes it.
-    fn idle_here(&mut self) {
-        let location = self.view.selected_location().filter(|_| self.view.pane != Pane::Threads);
-        let Some(location) = location.cloned() else {
-            self.say("select a call first: idle is what a function waits for, not a group");
-            return;
-        };
-        if location.kind == FrameKind::Thread {
-            return self
-                .say("select a call first: idle is what a function waits for, not a thread");
-        }
-        if self.view.shown.roll_up.joins() {
-            return self.say("idle is what a function waits for: show functions first (b)");
-        }
-        let pattern = format!("^{}$", regex::escape(&location.function));
-        let idle_at = &mut self.view.settings.idle_at;
-        if let Some(at) = idle_at.iter().position(|r| r.as_str() == pattern) {
-            idle_at.remove(at);
-            self.say(format!("waiting in {} is no longer idle", location.function));
-        } else {
-            match regex::Regex::new(&pattern) {
-                Ok(regex) => idle_at.push(regex),
-                Err(_) => return self.say("this name is too long for a pattern"),
-            }
-            self.say(format!(
-                "waiting in {} is idle now; I on this row (shown by i) takes it back",
-                location.function
-            ));
-        }
-        self.project();
-    }
-
     /// Goes to the row of the next sentence that is about one.
     fn next_finding(&mut self) {
         let nodes: Vec<u32> = insight::nodes(self);
@@ -402,12 +287,15 @@ impl AppState {
         self.go_to(*node);
     }
 
-    fn next_match(&mut self, step: isize) {
+    pub(super) fn next_match(&mut self, step: isize) {
         let rows = usize::from(self.layout().rows);
         if self.view.search.is_none() {
             self.say("nothing is searched for; / asks");
         } else if !self.view.next_match(step, rows) {
-            if self.view.settings.level == Level::Mine {
+            if self.view.pane == Pane::ChangedTree {
+                return self.say("no match among the open rows (E opens what has changed)");
+            }
+            if self.view.settings.level == Level::Mine && !self.view.pane.is_compared() {
                 let expanded = self.view.expanded.clone();
                 self.set_level(Level::All);
                 self.wider_search = Some(WiderSearch { step, expanded });
@@ -426,7 +314,7 @@ impl AppState {
         }
     }
 
-    fn time(&self) -> Option<time_range::Clock<'_>> {
+    pub(super) fn time(&self) -> Option<time_range::Clock<'_>> {
         let snapshot = self.view.snapshot.as_ref()?;
         Some(time_range::Clock { snapshot, zone: &self.config.zone })
     }
@@ -566,66 +454,6 @@ impl AppState {
         self.held = None;
         self.ask_nothing();
         vec![Effect::Attach(pid)]
-    }
-
-    pub(super) fn ask_key(&mut self, ask: Ask, key: Key) -> Vec<Effect> {
-        match (ask, key) {
-            (Ask::StopSampling, Key::Char('y')) => {
-                self.say("sampling is stopped; X goes on");
-                vec![Effect::PauseSampling(true)]
-            }
-            (Ask::UsePtrace, Key::Char('y')) => vec![Effect::UsePtrace],
-            (Ask::Quit, Key::Char('e')) => vec![Effect::Quit { end_child: true }],
-            (Ask::Quit, Key::Char('l')) => vec![Effect::Quit { end_child: false }],
-            (_, Key::Char('n' | 's' | 'q') | Key::Esc | Key::Ctrl('c')) => Vec::new(),
-            _ => {
-                self.overlay = Some(Overlay::Ask(ask));
-                Vec::new()
-            }
-        }
-    }
-
-    pub(super) fn prompt_key(&mut self, mut prompt: Prompt, key: Key) -> Vec<Effect> {
-        prompt.error = None;
-        let answer = match key {
-            Key::Esc | Key::Ctrl('c') => return Vec::new(),
-            Key::Enter => self.answer(&prompt),
-            key => {
-                prompt.edit.key(key);
-                self.overlay = Some(Overlay::Prompt(prompt));
-                return Vec::new();
-            }
-        };
-        answer.unwrap_or_else(|error| {
-            prompt.error = Some(error);
-            self.overlay = Some(Overlay::Prompt(prompt));
-            Vec::new()
-        })
-    }
-
-    fn answer(&mut self, prompt: &Prompt) -> Result<Vec<Effect>, String> {
-        let text = prompt.edit.text();
-        match prompt.question {
-            Question::Search if text.is_empty() => self.view.search = None,
-            Question::Search => {
-                self.view.search = Some(prompt::search_pattern(text)?);
-                self.next_match(1);
-            }
-            Question::Interval => {
-                self.interval = prompt::interval(text)?;
-                return Ok(vec![Effect::SetInterval(self.interval)]);
-            }
-            Question::Window => {
-                let clock = self.time().ok_or("there is no history yet")?;
-                let range = time_range::parse(text, &clock)?;
-                let is_widened = clock.snapshot.history.is_widened(range);
-                self.set_range(range);
-                if is_widened {
-                    self.say("of that time whole seconds are kept, or older buckets");
-                }
-            }
-        }
-        Ok(Vec::new())
     }
 }
 

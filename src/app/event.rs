@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use jiff::tz::TimeZone;
 
+use super::baseline::{Baseline, Compared};
 use super::key::{Key, Mouse};
 use super::row_path::GroupKey;
-use super::thread_list;
 use crate::config::{Choices, Names, Screen};
 use crate::model::facts::snapshot::Snapshot;
-use crate::model::projection::settings::{Level, Settings, SortColumn};
+use crate::model::projection::settings::{Level, Settings};
 use crate::model::projection::timeline::Timeline;
 use crate::model::projection::waits::{Answer, Asked};
-use crate::model::projection::{BusyThreads, Projection, Projector, WokenThread};
+use crate::model::projection::{BusyThreads, Projection, WokenThread};
 use crate::model::vocabulary::wakeup::Wakeups;
 
 /// The view's configuration at the start.
@@ -39,6 +39,8 @@ pub struct AppConfig {
     pub zone: TimeZone,
     /// A saved profile is shown: there is nothing to sample and no process to query.
     pub saved: bool,
+    /// What is compared with from the start.
+    pub against: Option<Baseline>,
 }
 
 impl Default for AppConfig {
@@ -54,6 +56,7 @@ impl Default for AppConfig {
             ask_on_quit: false,
             zone: TimeZone::UTC,
             saved: false,
+            against: None,
         }
     }
 }
@@ -101,6 +104,8 @@ pub struct Request {
     pub number: u64,
     pub snapshot: Arc<Snapshot>,
     pub settings: Settings,
+    /// What the range is compared with.
+    pub against: Option<Baseline>,
     /// The screen has room for the trends of rows.
     pub trends: bool,
     /// The timeline is displayed: of this group, or of the heaviest, in this number of columns.
@@ -111,36 +116,11 @@ pub struct Request {
     pub spare: Option<Box<Projection>>,
 }
 
-impl Request {
-    pub fn answer(mut self, projector: &mut Projector) -> Input {
-        if let Some(spare) = self.spare.take() {
-            projector.reuse(*spare);
-        }
-        let projection = match self.trends {
-            true => projector.project_with_trends(&self.snapshot, &self.settings),
-            false => projector.project(&self.snapshot, &self.settings),
-        };
-        if self.settings.sort == SortColumn::Change {
-            projection.read_changes(self.settings.metric);
-        }
-        let busy_threads = projector.busy_threads(&self.snapshot);
-        let timeline = self.timeline.take().and_then(|(group, columns)| {
-            let (snapshot, settings) = (&self.snapshot, &self.settings);
-            let key = |group: &u32| thread_list::key(*group, &projection, settings);
-            let chosen = group
-                .and_then(|of| (0..projection.groups.len() as u32).find(|group| key(group) == of));
-            let heaviest = || projection.ordered(settings).groups().first().copied();
-            let group = chosen.or_else(heaviest)?;
-            Some(projector.timeline(snapshot, settings, (&projection, group), columns.into()))
-        });
-        Input::Projected(Box::new(Projected { request: self, projection, busy_threads, timeline }))
-    }
-}
-
 #[derive(Clone, Debug)]
 pub struct Projected {
     pub request: Request,
     pub projection: Projection,
+    pub compared: Option<Box<Compared>>,
     pub busy_threads: Arc<BusyThreads>,
     /// Where it was requested and there is a group.
     pub timeline: Option<Timeline>,
@@ -185,8 +165,8 @@ pub enum Effect {
         snapshot: Arc<Snapshot>,
         settings: Box<Settings>,
     },
-    /// Project the facts, see [`Request::answer`], and send the result. It may take a while, and
-    /// may be skipped where a newer request follows.
+    /// Project the facts and send the result, see [`super::projectors::Projectors::answer`]. It may
+    /// take a while, and may be skipped where a newer request follows.
     Project(Box<Request>),
     /// Find out what these threads wait for, then send [`Input::Waits`]. May be skipped where
     /// another request follows.

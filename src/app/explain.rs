@@ -110,7 +110,8 @@ pub(super) fn waits_for(view: &View, snapshot: &Snapshot, thread: &ThreadNow) ->
 /// Returns the threads that are in the selected row at this moment; in the tree only those of its
 /// group.
 pub(super) fn inside<'a>(view: &View, snapshot: &'a Snapshot) -> Vec<&'a ThreadNow> {
-    let in_groups = matches!(view.pane, Pane::Tree | Pane::Flame | Pane::Threads);
+    let in_groups =
+        matches!(view.pane, Pane::Tree | Pane::ChangedTree | Pane::Flame | Pane::Threads);
     let group: Option<HashSet<ThreadKey>> = in_groups.then(|| {
         let group = view.selected_group().and_then(|at| view.projection.groups.get(at as usize));
         group.into_iter().flat_map(|group| group.threads.iter().map(|t| t.thread)).collect()

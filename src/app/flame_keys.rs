@@ -96,7 +96,7 @@ impl AppState {
         let rows = usize::from(self.layout().rows);
         let from_flame = self.view.pane == Pane::Flame;
         self.view.set_pane(Pane::Tree, rows);
-        if from_flame {
+        if from_flame && self.view.pane == Pane::Tree {
             self.view.open_to_selected(rows);
         }
     }

@@ -38,6 +38,9 @@ impl AppState {
     /// Turns the trees around: callers first, or the innermost functions.
     pub(super) fn invert(&mut self) {
         let view = &mut self.view;
+        if view.pane.is_compared() {
+            return self.say("a comparison has callers first (= ends it)");
+        }
         view.flame.zoom = None;
         if view.settings.inverted {
             view.settings.inverted = false;

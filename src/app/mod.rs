@@ -4,8 +4,11 @@
 //! ```text
 //! event      inputs (keys, snapshots, results) and outputs (effects)
 //! keymap     the one table of keys        key, line_edit   single keys and a line of text
-//! view       what is displayed: snapshot, settings, projection, rows
+//! view, expanding   what is displayed: snapshot, settings, projection, rows; opening rows
+//! actions, display_keys, prompt_keys   what keys do
 //! selection, opening   what is under the cursor, and what Enter does with it
+//! baseline, comparing   what the range is compared with; the keys for that
+//! changes, change_rows, change_columns   the views of the comparison
 //! columns    which columns fit the screen, and by which rows are sorted
 //! row_path, rows, list, keyed_list  expansion and selection by path; rows of the tree; scrolling
 //! pane       which view is displayed; method_list, call_graph, walking, thread_list, timeline,
@@ -18,11 +21,19 @@
 //! wakers     who woke the threads of a row
 //! looked_up  waits and wakeups that saved files keep
 //! trends     time of the visible rows over the range
+//! projectors   answers requests for projections and comparisons
 //! ```
 
+pub mod baseline;
 pub mod call_graph;
+pub mod change_columns;
+pub mod change_rows;
+pub mod changes;
 pub mod columns;
+mod comparing;
+mod display_keys;
 pub mod event;
+mod expanding;
 pub mod explain;
 pub mod filters;
 pub mod flame;
@@ -42,7 +53,9 @@ pub mod method_list;
 mod opening;
 pub mod pane;
 pub mod picker;
+pub mod projectors;
 pub mod prompt;
+mod prompt_keys;
 pub mod row_path;
 pub mod rows;
 mod search;
@@ -67,6 +80,7 @@ mod actions;
 use std::sync::Arc;
 use std::time::Duration;
 
+use baseline::Baseline;
 pub use event::{
     AppConfig, Counted, Effect, Input, ProcessRow, Projected, READ_WITHIN, Request, Severity,
 };
@@ -140,6 +154,10 @@ pub struct AppState {
     pub(crate) before_mark: Option<Range>,
     /// The filter of threads to restore after one group alone was shown.
     before_group: Option<Filter<regex::Regex>>,
+    /// What the shown range can be compared with.
+    pub(crate) baseline: Option<Baseline>,
+    /// It is compared with it.
+    comparing: bool,
     /// The range to restore after those of a time cursor.
     before_cursor: Option<Range>,
     /// The cursor on the history line.
@@ -186,6 +204,8 @@ impl AppState {
             window,
             before_mark: None,
             before_group: None,
+            baseline: config.against.clone(),
+            comparing: config.against.is_some(),
             before_cursor: None,
             time_cursor: None,
             wider_search: None,
@@ -329,8 +349,8 @@ impl AppState {
             (Some(Overlay::Help(_) | Overlay::Wakers(_)), _) => Place::Help,
             (_, Some(_)) => Place::Picker,
             _ => match self.view.pane {
-                Pane::Tree => Place::Tree,
-                Pane::Methods => Place::Methods,
+                Pane::Tree | Pane::ChangedTree => Place::Tree,
+                Pane::Methods | Pane::ChangedMethods => Place::Methods,
                 Pane::Graph => Place::Graph,
                 Pane::Flame => Place::Flame,
                 Pane::Threads => Place::Threads,
@@ -369,6 +389,7 @@ impl AppState {
         if snapshot.notice.is_some() && snapshot.notice != notice(&self.newest) {
             self.notice = snapshot.notice.as_ref().map(|n| (n.to_string(), Severity::Warning));
         }
+        self.name_baseline(&snapshot);
         match &self.held {
             None => self.ask(snapshot.clone(), false),
             // Adds names that were found since; ids never change meaning.
@@ -390,6 +411,7 @@ impl AppState {
             number: self.asked,
             snapshot,
             settings: self.view.settings.clone(),
+            against: self.baseline.clone().filter(|_| self.comparing),
             trends: self.wants_trends(),
             timeline: (self.view.pane == Pane::Timeline).then(|| {
                 let timeline = &self.view.timeline;
@@ -416,7 +438,7 @@ impl AppState {
     }
 
     fn show(&mut self, projected: Projected) {
-        let Projected { request, projection, busy_threads, timeline } = projected;
+        let Projected { request, projection, compared, busy_threads, timeline } = projected;
         let other = self.held.as_ref().is_some_and(|held| !Arc::ptr_eq(held, &request.snapshot));
         if request.number != self.asked || other {
             self.view.spare = Some(Box::new(projection));
@@ -431,7 +453,7 @@ impl AppState {
         if self.view.pane == Pane::Timeline {
             self.view.timeline.read(timeline.unwrap_or_default(), height);
         }
-        self.view.show(request, projection, height);
+        self.view.show(request, projection, compared, height);
         if let Some(search) = self.wider_search.take() {
             self.end_wider_search(search, height);
         }

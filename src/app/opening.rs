@@ -13,7 +13,8 @@ impl AppState {
         }
         match (self.view.pane, self.view.selected_node()) {
             (Pane::Tree, _) => {}
-            (Pane::Methods, _) => return self.show_graph(),
+            (Pane::ChangedTree, _) => return self.view.expand(rows),
+            (Pane::Methods | Pane::ChangedMethods, _) => return self.show_graph(),
             (Pane::Graph, _) => return self.walk(),
             (Pane::Flame, _) => return self.view.zoom_in(rows),
             (Pane::Timeline, _) => return self.zoom_to_run(),

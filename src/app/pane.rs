@@ -7,6 +7,10 @@ pub enum Pane {
     Tree,
     /// One row per function.
     Methods,
+    /// The tree, compared with the baseline; in place of the tree while there is one.
+    ChangedTree,
+    /// The methods, compared with the baseline; in place of the methods while there is one.
+    ChangedMethods,
     /// One function, with its callers and callees.
     Graph,
     /// Bars as wide as their share of the time, callees below their callers.
@@ -20,7 +24,7 @@ pub enum Pane {
 }
 
 impl Pane {
-    /// All panes, in the order of their keys.
+    /// All panes without a comparison, in the order of their keys.
     pub const ALL: [Pane; 7] = [
         Pane::Tree,
         Pane::Methods,
@@ -30,4 +34,20 @@ impl Pane {
         Pane::Timeline,
         Pane::Waits,
     ];
+
+    /// Returns the pane that stands for this one, with or without a comparison.
+    pub fn compared(self, is_compared: bool) -> Pane {
+        match (self, is_compared) {
+            (Pane::Tree | Pane::ChangedTree, true) => Pane::ChangedTree,
+            (Pane::Tree | Pane::ChangedTree, false) => Pane::Tree,
+            (Pane::Methods | Pane::ChangedMethods, true) => Pane::ChangedMethods,
+            (Pane::Methods | Pane::ChangedMethods, false) => Pane::Methods,
+            (pane, _) => pane,
+        }
+    }
+
+    /// Returns whether it shows a comparison.
+    pub fn is_compared(self) -> bool {
+        matches!(self, Pane::ChangedTree | Pane::ChangedMethods)
+    }
 }

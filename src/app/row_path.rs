@@ -50,6 +50,15 @@ pub struct GroupKey {
 }
 
 impl GroupKey {
+    /// Identifies a group of the comparison of two profiles, where names alone match.
+    pub fn named(name: Arc<str>) -> GroupKey {
+        GroupKey { name, id: (0, 0) }
+    }
+
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
     pub fn of(group: &Group, grouping: &Grouping) -> GroupKey {
         let id = match (grouping, group.threads.first()) {
             (Grouping::Thread, Some(first)) => (first.thread.pid, first.thread.tid),

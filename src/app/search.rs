@@ -52,6 +52,12 @@ impl View {
         let function = |location: &Location| search.is_match(&location.function);
         match self.pane {
             Pane::Tree | Pane::Flame => false,
+            Pane::ChangedTree => {
+                self.changed_row(at).is_some_and(|(name, _)| search.is_match(name))
+            }
+            Pane::ChangedMethods => {
+                self.changed_function(at).is_some_and(|location| function(location))
+            }
             Pane::Methods => function(self.method_location(self.methods.rows[at])),
             Pane::Graph => {
                 let row = self.graph.list.rows[at];
@@ -83,6 +89,9 @@ impl View {
         let groups = 0..self.projection.groups.len() as u32;
         let Some(group) = groups.into_iter().find(has_root) else { return };
         let path = Path::of_node(&self.projection, group, node, &self.settings);
+        if self.go_to_change(&path, height) {
+            return;
+        }
         self.touch();
         self.open_above(&path);
         self.selected = Some(path);

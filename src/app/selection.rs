@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use super::call_graph::GraphRow;
+use super::change_rows::{self, ChangeRow};
 use super::flame::BarOf;
 use super::pane::Pane;
+use super::row_path::{Path, RowKey};
 use super::rows::{Row, What};
 use super::view::View;
 use super::wait_list::WaitRow;
 use crate::model::facts::tables::Location;
-use crate::model::projection::{NeighbourOf, Projection, Totals};
+use crate::model::projection::{NeighbourOf, Projection, Siblings, Totals};
 use crate::model::vocabulary::role::Role;
 
 impl View {
@@ -29,7 +31,13 @@ impl View {
                     NeighbourOf::Thread | NeighbourOf::Entry(_) => None,
                 },
             },
-            Pane::Tree | Pane::Flame | Pane::Threads | Pane::Timeline | Pane::Waits => None,
+            Pane::ChangedMethods => self.method_of_change(),
+            Pane::Tree
+            | Pane::ChangedTree
+            | Pane::Flame
+            | Pane::Threads
+            | Pane::Timeline
+            | Pane::Waits => None,
         }
     }
 
@@ -48,6 +56,7 @@ impl View {
         match self.pane {
             Pane::Threads => self.threads.selected(),
             Pane::Flame => self.flame.selected()?.group,
+            Pane::ChangedTree => self.group_of_change(),
             _ => self.selected_row()?.group,
         }
     }
@@ -72,7 +81,8 @@ impl View {
                 What::Node(node) => Some(node),
                 What::Group(_) | What::Small(_) | What::SmallGroups => None,
             },
-            Pane::Methods | Pane::Timeline => None,
+            Pane::Methods | Pane::ChangedMethods | Pane::Timeline => None,
+            Pane::ChangedTree => self.node_of_change(),
             Pane::Threads => self.main_function(self.threads.selected()?),
             Pane::Graph => match self.graph.list.selected()? {
                 GraphRow::Caller(of) | GraphRow::Callee(of) => match of.of {
@@ -95,6 +105,9 @@ impl View {
         if self.pane == Pane::Timeline {
             return self.timeline.function().map(|function| &function.location);
         }
+        if self.pane.is_compared() {
+            return self.location_of_change();
+        }
         match self.selected_method() {
             Some(method) => Some(self.method_location(method)),
             None => {
@@ -109,6 +122,8 @@ impl View {
         let location = self.selected_location()?.clone();
         let role = match self.selected_method() {
             Some(method) => self.method(method).role,
+            // A function without time now.
+            None if self.pane == Pane::ChangedMethods => return None,
             None => self.selected_in().role(self.selected_node()?),
         };
         Some((location, role == Role::App))
@@ -129,12 +144,22 @@ impl View {
         if self.pane == Pane::Flame {
             return Some(self.bar_totals(self.flame.selected()?.of).0);
         }
+        if self.pane == Pane::ChangedTree {
+            return match self.selected_node() {
+                Some(node) => Some(self.projection.total(node)),
+                None => Some(self.projection.groups.get(self.selected_group()? as usize)?.total),
+            };
+        }
         Some(self.row_totals(self.selected_row()?).0)
     }
 
     /// Returns the frames of the row under the cursor, innermost first; empty on a group.
     pub fn selected_stack(&self) -> Vec<&Arc<Location>> {
-        if matches!(self.pane, Pane::Methods | Pane::Graph | Pane::Timeline) {
+        let is_function = matches!(
+            self.pane,
+            Pane::Methods | Pane::ChangedMethods | Pane::Graph | Pane::Timeline
+        );
+        if is_function {
             return self.selected_location().into_iter().collect();
         }
         let trees = self.selected_in();
@@ -145,6 +170,47 @@ impl View {
             stack.reverse();
         }
         stack
+    }
+
+    /// Returns total and self time of a line of the tree.
+    pub fn row_totals(&self, row: &Row) -> (Totals, Totals) {
+        self.totals_of(row.what, row.group)
+    }
+
+    /// Returns total and self time of what a line or a bar stands for. `group`: of the line of
+    /// small rows of a group.
+    pub(super) fn totals_of(&self, what: What, group: Option<u32>) -> (Totals, Totals) {
+        let projection = self.trees();
+        let sum = |parts: &mut dyn Iterator<Item = Totals>| {
+            let mut sum = Totals::default();
+            parts.for_each(|part| sum.add(&part));
+            sum
+        };
+        let of_small = |nodes: Siblings<'_>| {
+            let tree = self.drawing();
+            let total = sum(&mut tree.small(nodes).map(|node| projection.total(node)));
+            (total, Totals::default())
+        };
+        match what {
+            What::Group(group) => {
+                let group = &projection.groups[group as usize];
+                (group.total, group.own)
+            }
+            What::Node(node) => {
+                let node = projection.node(node, self.shown.metric);
+                (node.total, node.own)
+            }
+            What::Small(Some(node)) => of_small(projection.children(node)),
+            What::Small(None) => {
+                let group = group.and_then(|group| projection.groups.get(group as usize));
+                group.map(|group| of_small(projection.roots(group))).unwrap_or_default()
+            }
+            What::SmallGroups => {
+                let tree = self.drawing();
+                let total = sum(&mut tree.small_groups().map(|group| group.total));
+                (total, Totals::default())
+            }
+        }
     }
 
     /// Returns total and self time of a bar.
@@ -179,5 +245,66 @@ impl View {
             })
             .collect();
         (!lines.is_empty()).then(|| lines.concat())
+    }
+
+    /// Returns name and index of a row of the tree of changes: the call, or the threads.
+    pub(super) fn changed_row(&self, at: usize) -> Option<(&str, ChangeRow)> {
+        let (compared, row) = (self.compared.as_ref()?, *self.changes.tree.rows.get(at)?);
+        let name: &str = match row.what {
+            change_rows::What::Group(group) => &compared.diff.groups[group as usize].name,
+            what => &change_rows::location(&compared.diff, what)?.function,
+        };
+        Some((name, row))
+    }
+
+    /// Returns the function of a row of the methods that are compared.
+    pub(super) fn changed_function(&self, at: usize) -> Option<&Arc<Location>> {
+        let function = *self.changes.functions.rows.get(at)?;
+        Some(&self.compared.as_ref()?.diff.functions[function as usize].location)
+    }
+
+    /// Returns the call of the row under the cursor of a comparison.
+    fn location_of_change(&self) -> Option<&Arc<Location>> {
+        match self.pane {
+            Pane::ChangedMethods => self.changed_function(self.changes.functions.list.cursor),
+            _ => {
+                let row = self.changes.tree.selected()?;
+                change_rows::location(&self.compared.as_ref()?.diff, row.what)
+            }
+        }
+    }
+
+    /// Returns the method of the row under the cursor of a comparison; `None` without time now.
+    fn method_of_change(&self) -> Option<u32> {
+        let key = RowKey::of(self.location_of_change()?, self.shown.roll_up);
+        let methods = 0..self.projection.methods().len() as u32;
+        methods.into_iter().find(|at| key.is(self.method_location(*at), self.shown.roll_up))
+    }
+
+    /// Returns the group and the nodes of the row under the cursor of a comparison, as far as they
+    /// have time now; and whether that is all of them.
+    fn found_change(&self) -> Option<(u32, Vec<u32>, bool)> {
+        let path = self.changes.selected_path(self.compared.as_ref()?, &self.shown)?;
+        let (group, nodes) = path.find(&self.projection, &self.shown)?;
+        let is_whole = !path.small && nodes.len() == path.frames.len();
+        Some((group, nodes, is_whole))
+    }
+
+    fn node_of_change(&self) -> Option<u32> {
+        self.found_change().filter(|(.., is_whole)| *is_whole)?.1.last().copied()
+    }
+
+    fn group_of_change(&self) -> Option<u32> {
+        self.found_change().map(|(group, ..)| group)
+    }
+
+    /// Goes to the row of a path in the tree of changes, if that is displayed. Returns whether it
+    /// is.
+    pub(super) fn go_to_change(&mut self, path: &Path, height: usize) -> bool {
+        let is_shown = self.pane == Pane::ChangedTree;
+        if let (true, Some(compared)) = (is_shown, &self.compared) {
+            self.changes.go_to(path, compared, &self.shown, height);
+        }
+        is_shown
     }
 }

@@ -108,6 +108,14 @@ impl Clock<'_> {
         self.zoned(at).map_or_else(String::new, |at| at.strftime("%H:%M:%S%.f").to_string())
     }
 
+    /// Formats the time from one moment to another: `14:03:20-14:03:50`.
+    pub fn span_words(&self, from: Ns, till: Ns) -> String {
+        let words = |at: Ns| {
+            self.zoned(at).map_or_else(String::new, |at| at.strftime("%H:%M:%S").to_string())
+        };
+        format!("{}-{}", words(from), words(till))
+    }
+
     /// Formats a range as [`parse`] reads it.
     pub fn range_words(&self, range: Range) -> String {
         let duration = |ns| humantime::format_duration(Duration::from_nanos(ns)).to_string();

@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use regex::Regex;
 
+use super::baseline::Compared;
 use super::call_graph::GraphView;
+use super::changes::ChangesView;
 use super::columns::Columns;
 use super::event::Request;
 use super::flame::{Flame, Move};
 use super::list::{List, Step};
 use super::method_list::{self, MethodList};
 use super::pane::Pane;
-use super::row_path::{Expanded, Path, RowKey};
+use super::row_path::{Expanded, Path};
 use super::rows::{Fold, Row, Tree, What};
 use super::thread_list::{self, ThreadList};
 use super::timeline::TimelineView;
@@ -23,15 +25,8 @@ use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::Location;
 use crate::model::projection::settings::{Range, Settings, SortColumn};
 use crate::model::projection::waits::Answer;
-use crate::model::projection::{
-    BusyThreads, Method, Ordered, Projection, RowOf, RowTrend, Siblings, Totals, confidence,
-    heaviest,
-};
-use crate::model::vocabulary::frame::{SECOND, ThreadKey};
-
-/// Time after the start during which every snapshot opens the most telling rows anew, unless a key
-/// is pressed.
-const SETTLES_AFTER: u64 = 2 * SECOND;
+use crate::model::projection::{BusyThreads, Method, Ordered, Projection, RowOf, RowTrend};
+use crate::model::vocabulary::frame::ThreadKey;
 
 pub struct View {
     /// The display settings that the user chose.
@@ -54,11 +49,11 @@ pub struct View {
     /// What was expanded and selected in the upright trees.
     pub(super) before_inversion: Option<(Expanded, Option<Path>)>,
     /// The rows that `C` collapsed.
-    before_collapse: Option<Expanded>,
+    pub(super) before_collapse: Option<Expanded>,
     /// Rows that were opened by themselves stay open.
-    settled: bool,
+    pub(super) settled: bool,
     /// A key has moved or opened something: no row opens by itself any more.
-    touched: bool,
+    pub(super) touched: bool,
     /// The next projection names rows differently; these are expanded then, or those that tell
     /// most.
     renamed: Option<Option<Expanded>>,
@@ -70,6 +65,9 @@ pub struct View {
     pub(super) width: u16,
     pub threads: ThreadList,
     pub timeline: TimelineView,
+    /// The comparison with the baseline, while one is shown.
+    pub compared: Option<Box<Compared>>,
+    pub changes: ChangesView,
     pub wait_list: WaitList,
     pub short_names: bool,
     pub search: Option<Regex>,
@@ -106,6 +104,8 @@ impl View {
             width: 80,
             threads: ThreadList::default(),
             timeline: TimelineView::default(),
+            compared: None,
+            changes: ChangesView::default(),
             wait_list: WaitList::default(),
             short_names: names == Names::Short,
             search: None,
@@ -121,7 +121,13 @@ impl View {
     }
 
     /// Displays a new projection, after a new snapshot or a changed setting.
-    pub fn show(&mut self, request: Request, projection: Projection, height: usize) {
+    pub fn show(
+        &mut self,
+        request: Request,
+        projection: Projection,
+        compared: Option<Box<Compared>>,
+        height: usize,
+    ) {
         self.whole = Some(request.snapshot.clone());
         self.snapshot = Some(match request.snapshot.history.is_past(request.settings.range) {
             true => request.snapshot.without_now().into(),
@@ -131,6 +137,11 @@ impl View {
         self.asked_for_trends = request.trends;
         self.spare = Some(Box::new(std::mem::replace(&mut self.projection, projection)));
         self.trends = Trends::default();
+        if compared.is_none() || self.compared.is_none() || self.renamed.is_some() {
+            self.changes.forget_open();
+        }
+        self.compared = compared;
+        self.pane = self.pane.compared(self.compared.is_some());
         if let Some(expanded) = self.renamed.take() {
             self.touched = expanded.is_some();
             self.settled = false;
@@ -174,6 +185,11 @@ impl View {
             Pane::Flame => self.read_flame(height),
             Pane::Threads => self.threads.read(&self.projection, &self.shown, height),
             Pane::Timeline => self.timeline.show(height),
+            Pane::ChangedTree | Pane::ChangedMethods => {
+                if let Some(compared) = &self.compared {
+                    self.changes.read(self.pane, compared, &self.shown, height);
+                }
+            }
             Pane::Waits => self.wait_list.read(&self.projection, height),
         }
     }
@@ -229,33 +245,7 @@ impl View {
         self.renamed = Some(Some(expanded));
     }
 
-    /// Opens the closed row that hides the most self time, again and again, until the screen is
-    /// full or no row hides 2 % of what is shown. What it opened at the start it closes again as
-    /// long as little is known; later it only opens more. Returns the rows.
-    fn open_most_telling(&mut self, height: usize) -> Vec<Row> {
-        if !self.settled {
-            self.expanded = Expanded::default();
-        }
-        let known =
-            |s: &Arc<Snapshot>| !s.health.naming && s.at >= s.session.started + SETTLES_AFTER;
-        self.settled |= self.snapshot.as_ref().is_some_and(known);
-        let shown = u128::from(self.projection.total.value(self.shown.metric));
-        loop {
-            let rows = self.drawing().rows(&self.expanded);
-            if rows.len() >= height.max(1) {
-                return rows;
-            }
-            let closed = rows.iter().filter(|row| row.fold == Fold::Closed);
-            let most = closed.reduce(|most, row| if row.hides > most.hides { row } else { most });
-            let Some(row) = most.filter(|row| u128::from(row.hides) * 50 >= shown.max(1)) else {
-                return rows;
-            };
-            let path = self.path(row);
-            self.expanded.open(&path);
-        }
-    }
-
-    fn path(&self, row: &Row) -> Path {
+    pub(super) fn path(&self, row: &Row) -> Path {
         let Some(group) = row.group else { return Path::of_small_groups() };
         let of_group = || Path::of_group(self.trees(), group, &self.shown);
         let of_node = |node| Path::of_node(self.trees(), group, node, &self.shown);
@@ -268,7 +258,7 @@ impl View {
     }
 
     /// Returns the row of the selected path, or of the longest part of it that still exists.
-    fn locate(&self) -> Option<usize> {
+    pub(super) fn locate(&self) -> Option<usize> {
         let Some(path) = &self.selected else { return Some(0) };
         if path.small {
             let found = self.rows.iter().position(|row| row.small > 0 && self.path(row) == *path);
@@ -297,49 +287,8 @@ impl View {
         row_of(What::Group(group))
     }
 
-    fn select(&mut self, row: usize) {
+    pub(super) fn select(&mut self, row: usize) {
         self.selected = self.rows.get(row).map(|r| self.path(r));
-    }
-
-    /// Returns total and self time of a line of the tree.
-    pub fn row_totals(&self, row: &Row) -> (Totals, Totals) {
-        self.totals_of(row.what, row.group)
-    }
-
-    /// Returns total and self time of what a line or a bar stands for. `group`: of the line of
-    /// small rows of a group.
-    pub(super) fn totals_of(&self, what: What, group: Option<u32>) -> (Totals, Totals) {
-        let projection = self.trees();
-        let sum = |parts: &mut dyn Iterator<Item = Totals>| {
-            let mut sum = Totals::default();
-            parts.for_each(|part| sum.add(&part));
-            sum
-        };
-        let of_small = |nodes: Siblings<'_>| {
-            let tree = self.drawing();
-            let total = sum(&mut tree.small(nodes).map(|node| projection.total(node)));
-            (total, Totals::default())
-        };
-        match what {
-            What::Group(group) => {
-                let group = &projection.groups[group as usize];
-                (group.total, group.own)
-            }
-            What::Node(node) => {
-                let node = projection.node(node, self.shown.metric);
-                (node.total, node.own)
-            }
-            What::Small(Some(node)) => of_small(projection.children(node)),
-            What::Small(None) => {
-                let group = group.and_then(|group| projection.groups.get(group as usize));
-                group.map(|group| of_small(projection.roots(group))).unwrap_or_default()
-            }
-            What::SmallGroups => {
-                let tree = self.drawing();
-                let total = sum(&mut tree.small_groups().map(|group| group.total));
-                (total, Totals::default())
-            }
-        }
     }
 
     /// Returns whether the shown range ends before the newest facts.
@@ -395,7 +344,12 @@ impl View {
                 let visible = self.threads.rows.iter().skip(top).take(height);
                 (top, visible.map(|group| RowOf::Groups(vec![*group])).collect())
             }
-            Pane::Graph | Pane::Flame | Pane::Timeline | Pane::Waits => return,
+            Pane::Graph
+            | Pane::Flame
+            | Pane::Timeline
+            | Pane::Waits
+            | Pane::ChangedTree
+            | Pane::ChangedMethods => return,
         };
         let of = match self.pane {
             Pane::Tree if self.shown.inverted => self.projection.inverted(),
@@ -433,6 +387,11 @@ impl View {
                 height,
             ),
             Pane::Timeline => self.timeline.step(step, height),
+            Pane::ChangedTree | Pane::ChangedMethods => {
+                if let Some(compared) = &self.compared {
+                    self.changes.step(self.pane, step, compared, shown, height);
+                }
+            }
             Pane::Waits => self.wait_list.list.step(step, |row| Some(row.key(projection)), height),
             Pane::Tree => {
                 self.tree.step(step, self.rows.len(), height);
@@ -455,12 +414,14 @@ impl View {
         if row >= rows {
             return;
         }
-        if self.pane != Pane::Tree {
-            return self.step(Step::To(row), height);
-        }
-        let again = row == self.tree.cursor;
+        let fold = match self.pane {
+            Pane::Tree => self.rows[row].fold,
+            Pane::ChangedTree => self.changes.tree.rows[row].fold,
+            _ => return self.step(Step::To(row), height),
+        };
+        let again = row == list.cursor;
         self.step(Step::To(row), height);
-        match (again, self.rows[row].fold) {
+        match (again, fold) {
             (true, Fold::Open) => self.collapse(height),
             (true, Fold::Closed) => self.expand(height),
             _ => {}
@@ -477,6 +438,10 @@ impl View {
             Pane::Threads => (&self.threads.list, self.threads.rows.len()),
             Pane::Timeline => (&self.timeline.list.list, self.timeline.list.rows.len()),
             Pane::Waits => (&self.wait_list.list.list, self.wait_list.list.rows.len()),
+            Pane::ChangedTree => (&self.changes.tree.list, self.changes.tree.rows.len()),
+            Pane::ChangedMethods => {
+                (&self.changes.functions.list, self.changes.functions.rows.len())
+            }
         }
     }
 
@@ -488,6 +453,9 @@ impl View {
         self.threads.list.show(self.threads.rows.len(), height);
         self.wait_list.list.list.show(self.wait_list.list.rows.len(), height);
         self.timeline.show(height);
+        let ChangesView { tree, functions, .. } = &mut self.changes;
+        tree.list.show(tree.rows.len(), height);
+        functions.list.show(functions.rows.len(), height);
     }
 
     /// Notes the width of the screen, in cells.
@@ -499,7 +467,7 @@ impl View {
     }
 
     pub fn set_pane(&mut self, pane: Pane, height: usize) {
-        self.pane = pane;
+        self.pane = pane.compared(self.compared.is_some());
         self.reshape_pane(height);
         self.keep_on_screen(height);
     }
@@ -510,65 +478,16 @@ impl View {
         self.before_collapse = None;
     }
 
-    pub fn expand(&mut self, height: usize) {
-        let Some(row) = self.selected_row().copied() else { return };
-        if row.fold == Fold::Closed {
-            self.touch();
-            self.select(self.tree.cursor);
-            self.expanded.open(&self.path(&row));
-            self.reshape(height);
+    /// Does this with the comparison's rows, if they are displayed. Returns whether they are.
+    pub(super) fn in_changes(
+        &mut self,
+        change: impl FnOnce(&mut ChangesView, &Compared, &Settings),
+    ) -> bool {
+        let is_shown = self.pane.is_compared();
+        if let (true, Some(compared)) = (is_shown, &self.compared) {
+            change(&mut self.changes, compared, &self.shown);
         }
-    }
-
-    pub fn collapse(&mut self, height: usize) {
-        let Some(row) = self.selected_row().copied() else { return };
-        if row.fold == Fold::Open {
-            self.touch();
-            self.select(self.tree.cursor);
-            self.expanded.close(&self.path(&row));
-            self.reshape(height);
-        } else if let Some(parent) = row.parent {
-            self.tree.cursor = parent as usize;
-            self.tree.show(self.rows.len(), height);
-            self.select(self.tree.cursor);
-        }
-    }
-
-    /// Expands the row and its hottest path down to the end.
-    pub fn expand_hottest(&mut self, height: usize) {
-        let Some(row) = self.selected_row().copied() else { return };
-        self.touch();
-        self.select(self.tree.cursor);
-        let mut path = self.path(&row);
-        self.expanded.open(&path);
-        let mut below = match row.what {
-            What::Group(group) => self.trees().roots(&self.trees().groups[group as usize]),
-            What::Node(node) => self.trees().children(node),
-            What::Small(_) | What::SmallGroups => return self.reshape(height),
-        };
-        let resolution = self.snapshot.as_ref().map_or(0, |snapshot| snapshot.resolution());
-        let (metric, shown) = (self.shown.metric, self.projection.total);
-        // What is not certain is not worth entering.
-        let is_certain = |node: &u32| {
-            !confidence(&self.trees().total(*node), &shown, metric, resolution).unresolved
-        };
-        while let Some(node) = heaviest(&self.ordered(), below).filter(is_certain) {
-            path.frames.push(RowKey::of(self.trees().name(node), self.shown.roll_up));
-            below = self.trees().children(node);
-        }
-        // Opens all rows above it too.
-        self.expanded.open(&path);
-        self.reshape(height);
-    }
-
-    /// Collapses everything; pressed again, reopens what was open.
-    pub fn collapse_all(&mut self, height: usize) {
-        self.touched = true;
-        match self.before_collapse.take() {
-            Some(before) => self.expanded = before,
-            None => self.before_collapse = Some(std::mem::take(&mut self.expanded)),
-        }
-        self.reshape(height);
+        is_shown
     }
 
     /// Returns true while the line about filters has content.

@@ -33,13 +33,15 @@ impl View {
 impl AppState {
     /// Shows the graph around the function of the row under the cursor.
     pub(super) fn show_graph(&mut self) {
-        let rows = usize::from(self.layout().rows);
+        if self.view.pane == Pane::ChangedMethods && self.view.function_of_row().is_none() {
+            return self.say("the graph is of the shown range, in which this function has no time");
+        }
         if self.view.pane != Pane::Graph
             && let Some(function) = self.view.function_of_row()
         {
             self.view.graph.focus(function);
         }
-        self.view.set_pane(Pane::Graph, rows);
+        self.show_pane(Pane::Graph);
     }
 
     /// Puts the neighbour under the cursor into the middle.

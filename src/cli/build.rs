@@ -75,6 +75,7 @@ pub fn defaults() -> Config {
             wakers: None,
         },
         settings: Settings { range: Range::Rolling(ns(WINDOW)), ..Settings::default() },
+        against: None,
         screen: Screen { color: true, ascii: false, mouse: false, names: Names::default() },
         output: Output {
             format: Format::Text,
@@ -145,12 +146,14 @@ fn build(typed: Typed, surroundings: &Surroundings) -> Result<Config, String> {
         check_names_file(path)?;
     }
     let subprocesses = typed.target.subprocesses;
+    let against = typed.against;
     Ok(Config {
         mode,
         target,
         subprocesses,
         sampling,
         settings,
+        against,
         screen,
         output: Output { format, path, secure: typed.screen.secure, redact, push },
         file: None,

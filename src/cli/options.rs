@@ -46,6 +46,7 @@ Examples:
 const OPEN_EXAMPLE: &str = "\
 Examples:
   sampletop open                       the last session
+  sampletop open now.sampletop --against before.sampletop
   sampletop open p.sampletop -o p.svg  convert a profile";
 const DIFF_EXAMPLE: &str = "Example: sampletop diff before.sampletop after.sampletop --metric cpu";
 const MERGE_EXAMPLE: &str =
@@ -80,6 +81,8 @@ pub struct CommandLine {
     pub sampling: SamplingOptions,
     #[command(flatten)]
     pub view: ViewOptions,
+    #[command(flatten)]
+    pub against: AgainstOption,
     #[command(flatten)]
     pub screen: ScreenOptions,
     #[arg(last = true, hide = true)]
@@ -146,6 +149,8 @@ pub enum Sub {
         file: Option<PathBuf>,
         #[command(flatten)]
         view: ViewOptions,
+        #[command(flatten)]
+        against: AgainstOption,
         #[command(flatten)]
         output: OutputOptions,
         #[command(flatten)]
@@ -494,6 +499,13 @@ pub struct ScreenOptions {
     /// Options to begin with [~/.config/sampletop]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+}
+
+#[derive(Args, Debug, Default, PartialEq, Eq)]
+pub struct AgainstOption {
+    /// Show the differences from this saved profile
+    #[arg(long, value_name = "FILE")]
+    pub against: Option<PathBuf>,
 }
 
 /// Returns the definitions as they are parsed and printed.

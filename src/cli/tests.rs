@@ -310,6 +310,19 @@ fn two_profiles_are_compared() {
 }
 
 #[test]
+fn the_live_view_compares_with_a_saved_profile() {
+    let against = |line: &str| on(&TERMINAL, line).against;
+    for line in ["-p 1 --against a", "--name x --against a", "open b --against a", "--against a"] {
+        assert_eq!(against(line), Some("a".into()), "{line}");
+    }
+    assert_eq!(against("open b"), None);
+    assert!(refused(&TERMINAL, "open b -o c.svg --against a").contains("sampletop diff"));
+    for wrong in ["record -p 1 --against a", "--against a open b", "-p 1 --against"] {
+        refused(&TERMINAL, wrong);
+    }
+}
+
+#[test]
 fn profiles_are_merged_into_any_format() {
     let merge = |line: &str| match on(&PIPE, line) {
         Config { mode: Mode::Merge { files, .. }, output, .. } => (files.len(), output.format),

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use super::Surroundings;
 use super::options::{
-    CommandLine, FrameOptions, MaxLinesOption, OutputOptions, PushOptions, ReportOptions,
-    SamplingOptions, ScreenOptions, Sub, TargetOptions, ViewOptions, WakersOption,
+    AgainstOption, CommandLine, FrameOptions, MaxLinesOption, OutputOptions, PushOptions,
+    ReportOptions, SamplingOptions, ScreenOptions, Sub, TargetOptions, ViewOptions, WakersOption,
 };
 use super::values::STDOUT;
 use crate::config::Dumped;
@@ -41,6 +41,7 @@ pub struct Typed {
     pub duration: Option<String>,
     pub wakers: Option<String>,
     pub view: ViewOptions,
+    pub against: Option<PathBuf>,
     pub output: OutputOptions,
     pub max_lines: Option<String>,
     pub report: ReportOptions,
@@ -55,12 +56,14 @@ pub struct Typed {
 /// Converts clap's result into one shape. Errors name an option that has no effect in this
 /// combination.
 pub fn typed(line: CommandLine, surroundings: &Surroundings) -> Result<Typed, String> {
-    let CommandLine { subcommand, target, sampling, view, screen: outer, command } = line;
+    let CommandLine { subcommand, target, sampling, view, against, screen: outer, command } = line;
     let Some(subcommand) = subcommand else {
-        return Ok(Typed { target, sampling, view, screen: outer, command, ..Typed::default() });
+        let against = against.against;
+        let rest = Typed::default();
+        return Ok(Typed { target, sampling, view, against, screen: outer, command, ..rest });
     };
-    if (&target, &sampling, &view)
-        != (&Default::default(), &Default::default(), &Default::default())
+    let given = (&target, &sampling, &view, &against);
+    if given != (&Default::default(), &Default::default(), &Default::default(), &Default::default())
     {
         let name = word(&subcommand);
         return Err(format!(
@@ -143,6 +146,7 @@ fn of_subcommand(subcommand: Sub, surroundings: &Surroundings) -> Result<Typed, 
         Sub::Open {
             file,
             view,
+            against: AgainstOption { against },
             output,
             max_lines: MaxLinesOption { max_lines },
             screen,
@@ -159,7 +163,14 @@ fn of_subcommand(subcommand: Sub, surroundings: &Surroundings) -> Result<Typed, 
                         .into(),
                 );
             }
-            Typed { job, files: one(file), view, output, max_lines, screen, command, ..rest() }
+            if job == Job::Convert && against.is_some() {
+                return Err(
+                    "`--against` does nothing for an output; `sampletop diff` writes differences"
+                        .into(),
+                );
+            }
+            let files = one(file);
+            Typed { job, files, view, against, output, max_lines, screen, command, ..rest() }
         }
         Sub::Diff { files, per, view, output, screen, command } => {
             Typed { job: Job::Diff, files, per, view, output, screen, command, ..rest() }

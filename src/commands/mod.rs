@@ -61,7 +61,7 @@ pub fn run(config: &Config) -> ExitCode {
 fn dispatch(config: &Config) -> Result<ExitCode, Failure> {
     let output = &Output::new(&config.output);
     match &config.mode {
-        Mode::Live => live::run(config),
+        Mode::Live => live::run(config, saved_profile::against(config, output)?),
         Mode::Once { duration } => record::demo(config, output, *duration),
         Mode::Record { duration } => record::run(config, output, *duration),
         Mode::Report(plan) => report::run(config, output, plan),

@@ -14,5 +14,6 @@ pub fn run(
     path: Option<&Path>,
     given: &Given,
 ) -> Result<ExitCode, Failure> {
-    live::open(config, saved_profile::redacted(output, path)?, given)
+    let against = saved_profile::against(config, output)?;
+    live::open(config, saved_profile::redacted(output, path)?, against, given)
 }

@@ -5,12 +5,14 @@ use std::io::Read;
 use std::path::Path;
 
 use super::output::Output;
+use crate::config::Config;
 use crate::exit_code::Failure;
 use crate::formats;
 use crate::formats::saved::{self, NotAProfile, Opened};
 use crate::model::transform::redact;
 use crate::model::vocabulary::text::clean;
 use crate::session::last_session;
+use crate::session::live::Against;
 use crate::sinks::file;
 
 /// Maximum bytes read of a file; the largest session has about 80 MB.
@@ -67,4 +69,15 @@ pub fn redacted(output: &Output, path: Option<&Path>) -> Result<Opened, Failure>
         None => settings,
     };
     Ok(Opened { snapshot, settings, lost })
+}
+
+/// Reads the profile that the live view compares with, if one was named.
+pub fn against(config: &Config, output: &Output) -> Result<Option<Against>, Failure> {
+    let Some(path) = &config.against else { return Ok(None) };
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+    let mut name = clean(&name, 200).into_owned();
+    if let Some(key) = output.redact_key() {
+        name = key.words(&name);
+    }
+    Ok(Some(Against { name, opened: redacted(output, Some(path))? }))
 }

@@ -4,9 +4,9 @@
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
+use crate::app::projectors::Projectors;
 use crate::app::{Input, Request};
 use crate::clock;
-use crate::model::projection::Projector;
 
 /// Minimum pause between two readings of newer facts, in multiples of the last reading's CPU time:
 /// at most 5 % of a core.
@@ -36,10 +36,10 @@ impl Projecting {
     ) -> std::io::Result<Projecting> {
         let (requests, receiver) = channel::<Request>();
         std::thread::Builder::new().name("projector".into()).spawn(move || {
-            let mut projector = Projector::default();
+            let mut projectors = Projectors::default();
             for request in receiver {
                 let before = cpu_time();
-                let input = request.answer(&mut projector);
+                let input = projectors.answer(request);
                 if !send(Answer { input, cost: cpu_time().saturating_sub(before) }) {
                     return;
                 }
@@ -116,6 +116,7 @@ mod tests {
             number,
             snapshot: Arc::new(snapshot),
             settings,
+            against: None,
             trends: false,
             timeline: None,
             urgent,

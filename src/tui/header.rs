@@ -7,6 +7,7 @@ use ratatui::layout::Rect;
 use super::history;
 use super::text::{Pen, average, cut_end, short_span, span, width};
 use super::theme::Theme;
+use crate::app::baseline::Compared;
 use crate::app::insight::{self, MARGIN};
 use crate::app::layout::Layout;
 use crate::app::{AppState, Severity, title};
@@ -52,6 +53,8 @@ pub fn draw(buffer: &mut Buffer, area: Rect, layout: &Layout, app: &AppState, th
 
 /// Cells that a program's name keeps beside its process id.
 const MIN_NAME: usize = 8;
+/// Maximum cells of the name of a file that is compared with.
+const FILE_NAME: usize = 24;
 /// Maximum processes named in the title.
 const TITLE_NAMES: usize = 3;
 /// The host's use of its cores is told from this share on, percent.
@@ -93,7 +96,7 @@ fn state_word(snapshot: &Snapshot, app: &AppState) -> &'static str {
 }
 
 fn target(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme) {
-    let word = state_word(snapshot, app);
+    let mut word = state_word(snapshot, app);
     let settings = &app.view.shown;
     let (from, till) = (app.view.projection.from, app.view.projection.till);
     let clock = |at| theme.clock(&snapshot.session, at);
@@ -127,7 +130,7 @@ fn target(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme)
     let idle = if settings.idle { "idle shown" } else { "idle hidden" };
     let backend = &snapshot.capture;
     // The longest variant that leaves the target a third of the line.
-    let variants = [
+    let mut variants = vec![
         format!("  {level}, {time}, {idle}  {range}{time_of_day}  {backend} "),
         format!("  {level}, {time}, {idle}  {range}  {backend} "),
         format!("  {level}, {time}  {range}  {backend} "),
@@ -136,6 +139,21 @@ fn target(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme)
         format!(" {} ", settings.metric.word()),
         String::new(),
     ];
+    if let Some(compared) = &app.view.compared
+        && app.view.pane.is_compared()
+    {
+        word = "DIFF";
+        let shown = format!("{}-{}", clock(from), clock(till));
+        let base = baseline(compared, theme);
+        variants = vec![
+            format!("  {level}, {time}, {idle}  {shown} against {base}  {backend} "),
+            format!("  {level}, {time}, {idle}  {shown} against {base} "),
+            format!("  {time}  {shown} against {base} "),
+            format!("  {shown} against {base} "),
+            format!("  against {base} "),
+            String::new(),
+        ];
+    }
     let room = pen.room();
     let fits = |v: &&String| (width(v) + word.len()) * 10 <= room * 7 || v.is_empty();
     let rest = variants.iter().find(fits).map_or("", String::as_str);
@@ -158,6 +176,23 @@ fn target(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme)
     pen.space(pen.room().saturating_sub(right));
     pen.put(word, if word == "LIVE" { theme.live() } else { theme.not_live() });
     pen.put(rest, theme.plain());
+}
+
+/// Returns what is compared with: a range of this session, or a file and the time of its end.
+fn baseline(compared: &Compared, theme: &Theme) -> String {
+    let session = &compared.baseline.snapshot.session;
+    match &compared.baseline.file {
+        None => {
+            let clock = |at| theme.clock(session, at);
+            format!("{}-{}", clock(compared.from), clock(compared.till))
+        }
+        // A profile of another tool may have no time.
+        Some(file) if session.is_foreign() => cut_end(file, FILE_NAME, theme.glyphs.cut).into(),
+        Some(file) => {
+            let name = cut_end(file, FILE_NAME, theme.glyphs.cut);
+            format!("{name}, {}", theme.date(session, compared.till))
+        }
+    }
 }
 
 /// `30 s`, `5 min`, `1m30s`.

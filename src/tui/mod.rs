@@ -13,6 +13,7 @@
 //! timeline   in its place: what threads did when
 //! waits      in its place: locks, and long waits one by one
 //! methods      51.7   49.9  3.8  0.1 io  98%    PgStatement.executeQuery           :154
+//! changes    in their place: the shares now and before, and their difference
 //! explain    > now io recvfrom fd 37 ...   longest 2.0 s at 14:03:31   49.1-54.3 %
 //! footer     focus, ignore, ... and how much they hide
 //!            keys, or a message; over it prompts (overlay)
@@ -29,6 +30,7 @@ pub mod pacer;
 pub mod terminal;
 pub mod theme;
 
+mod changes;
 mod columns;
 mod explain;
 mod flame;
@@ -116,6 +118,7 @@ fn draw_view(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme) {
             let columns = app.view.columns(screen.width);
             columns::titles(pen, &columns, &columns::heading(&columns, app, theme), app, theme);
         }
+        Pane::ChangedTree | Pane::ChangedMethods => changes::titles(pen, app, theme),
         Pane::Graph => graph::titles(pen, app, theme),
         Pane::Flame => flame::titles(pen, app, theme),
         Pane::Threads => {
@@ -127,6 +130,8 @@ fn draw_view(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme) {
     match app.view.pane {
         Pane::Tree => tree::draw(buffer, rows, app, theme),
         Pane::Methods => methods::draw(buffer, rows, app, theme),
+        Pane::ChangedTree => changes::draw_tree(buffer, rows, app, theme),
+        Pane::ChangedMethods => changes::draw_functions(buffer, rows, app, theme),
         Pane::Graph => graph::draw(buffer, rows, app, theme),
         Pane::Flame => flame::draw(buffer, rows, app, theme),
         Pane::Threads => threads::draw(buffer, rows, app, theme),
@@ -140,6 +145,9 @@ fn draw_view(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme) {
         Pane::Flame => flame::explain(buffer, about, app, theme),
         Pane::Timeline => timeline::explain(&mut Pen::new(buffer, about, 0), app, theme),
         Pane::Waits => waits::explain(&mut Pen::new(buffer, about, 0), app, theme),
+        Pane::ChangedTree | Pane::ChangedMethods => {
+            changes::explain(&mut Pen::new(buffer, about, 0), app, theme);
+        }
         _ => explain::draw(buffer, about, app, theme),
     }
     if layout.filters > 0 {

@@ -206,6 +206,14 @@ impl Theme {
         self.ink(Color::Yellow).add_modifier(Modifier::REVERSED | Modifier::BOLD)
     }
 
+    /// Formats a moment of the session as `2026-03-14 14:03` local time.
+    pub fn date(&self, session: &Session, at: Ns) -> String {
+        match jiff::Timestamp::from_nanosecond(session.unix_ns(at)) {
+            Ok(time) => time.to_zoned(self.zone.clone()).strftime("%Y-%m-%d %H:%M").to_string(),
+            Err(_) => "????-??-?? ??:??".into(),
+        }
+    }
+
     /// Formats the wall clock at a moment of the session as `14:03:20` local time.
     pub fn clock(&self, session: &Session, at: Ns) -> String {
         self.clock_as("%H:%M:%S", session, at)

@@ -8,7 +8,7 @@ pub struct Live {
     pub theme: Theme,
     pub width: u16,
     pub height: u16,
-    pub projector: Projector,
+    pub projectors: Projectors,
     /// Whether requests to read history wait in `effects` instead of being answered at once.
     pub slow: bool,
     /// What the threads wait for, as it is looked up.
@@ -24,7 +24,7 @@ impl Live {
             theme,
             width,
             height,
-            projector: Projector::default(),
+            projectors: Projectors::default(),
             slow: false,
             facts: fixture::shop_facts(),
             effects: Vec::new(),
@@ -45,7 +45,7 @@ impl Live {
         while let Some(effect) = effects.pop_front() {
             match effect {
                 Effect::Project(request) if !self.slow => {
-                    effects.extend(self.app.update(request.answer(&mut self.projector)));
+                    effects.extend(self.app.update(self.projectors.answer(*request)));
                 }
                 Effect::AskWaits(asked) => {
                     effects.extend(
@@ -72,7 +72,7 @@ impl Live {
     }
 
     pub fn answer(&mut self, request: Request) -> &mut Live {
-        let answer = request.answer(&mut self.projector);
+        let answer = self.projectors.answer(request);
         self.send(answer)
     }
 

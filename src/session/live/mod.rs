@@ -51,18 +51,33 @@ pub enum Message {
     TerminalGone,
 }
 
+/// A saved profile to compare with, and the name of its file.
+pub struct Against {
+    pub name: String,
+    pub opened: Opened,
+}
+
 /// Runs until the user quits; returns the exit code.
-pub fn run(config: &Config) -> Result<ExitCode, Failure> {
-    show(config, None)
+pub fn run(config: &Config, against: Option<Against>) -> Result<ExitCode, Failure> {
+    show(config, None, against)
 }
 
 /// Does the same with a saved profile. `given`: settings that override the saved ones.
-pub fn open(config: &Config, opened: Opened, given: &Given) -> Result<ExitCode, Failure> {
+pub fn open(
+    config: &Config,
+    opened: Opened,
+    against: Option<Against>,
+    given: &Given,
+) -> Result<ExitCode, Failure> {
     let settings = given.over(opened.settings.clone());
-    show(&Config { settings, ..config.clone() }, Some(opened))
+    show(&Config { settings, ..config.clone() }, Some(opened), against)
 }
 
-fn show(config: &Config, opened: Option<Opened>) -> Result<ExitCode, Failure> {
+fn show(
+    config: &Config,
+    opened: Option<Opened>,
+    against: Option<Against>,
+) -> Result<ExitCode, Failure> {
     let (sender, messages) = channel();
     let mut host = Here::new(config);
     // Attached before the screen is taken, so that an error is one sentence on an untouched
@@ -99,6 +114,7 @@ fn show(config: &Config, opened: Option<Opened>) -> Result<ExitCode, Failure> {
         waits_for,
         clock: Box::new(move || began.elapsed()),
         opened,
+        against,
         sender,
         messages,
     })?;

@@ -164,6 +164,7 @@ impl Played {
             // A second goes by between two messages.
             clock: Box::new(move || Duration::from_secs(seconds.replace(seconds.get() + 1))),
             opened: self.opened,
+            against: None,
             sender,
             messages,
         })

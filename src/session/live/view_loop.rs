@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use super::Message;
 use super::memory::Trimmer;
 use super::outside::{Aimed, Begin, Host, Terminal, Watched};
 use super::projecting::{Answer, Projecting};
@@ -14,13 +13,15 @@ use super::saving::save;
 use super::source::check_observed;
 use super::waiting::Waiting;
 use super::waking::{self, Progress, Waking};
+use super::{Against, Message};
+use crate::app::baseline::Baseline;
 use crate::app::{AppConfig, AppState, Counted, Effect, Input, ProcessRow, READ_WITHIN, Severity};
 use crate::config::{Choices, Config, TargetSpec, Wanted};
 use crate::config_file;
 use crate::exit_code::{ExitCode, Failure};
 use crate::formats::saved::Opened;
 use crate::model::facts::snapshot::Snapshot;
-use crate::model::projection::settings::Settings;
+use crate::model::projection::settings::{Range, Settings};
 use crate::model::projection::woken_threads;
 use crate::model::vocabulary::wakeup::Wakeups;
 use crate::tui::pacer::Pacer;
@@ -39,6 +40,15 @@ pub enum Outcome {
 
 fn terminal_failed(error: std::io::Error) -> Outcome {
     Outcome::Failed(Failure::failed(format!("cannot write to the terminal: {error}")))
+}
+
+/// Returns all of a saved profile as what is compared with, as `sampletop diff` reads it.
+fn baseline(against: &Against) -> Baseline {
+    Baseline {
+        snapshot: Arc::new(against.opened.snapshot.clone()),
+        range: Range::Cumulative { since: None },
+        file: Some(against.name.as_str().into()),
+    }
 }
 
 pub struct Live<'a> {
@@ -81,6 +91,8 @@ pub struct Parts<'a> {
     pub clock: Box<dyn Fn() -> Duration>,
     /// A saved profile to show.
     pub opened: Option<Opened>,
+    /// A saved profile to compare with.
+    pub against: Option<Against>,
     pub sender: Sender<Message>,
     pub messages: Receiver<Message>,
 }
@@ -88,8 +100,18 @@ pub struct Parts<'a> {
 impl Live<'_> {
     /// Starts the threads that read history and waits.
     pub fn new(parts: Parts<'_>) -> Result<Live<'_>, Failure> {
-        let Parts { config, terminal, host, watch, waits_for, clock, opened, sender, messages } =
-            parts;
+        let Parts {
+            config,
+            terminal,
+            host,
+            watch,
+            waits_for,
+            clock,
+            opened,
+            against,
+            sender,
+            messages,
+        } = parts;
         let answers = sender.clone();
         let projecting =
             Projecting::start(move |answer| answers.send(Message::Projected(answer)).is_ok())
@@ -110,6 +132,7 @@ impl Live<'_> {
             waits_for,
             ask_on_quit: matches!(config.target, Some(TargetSpec::Command(_))),
             saved: opened.is_some(),
+            against: against.as_ref().map(baseline),
             zone: jiff::tz::TimeZone::system(),
             ..AppConfig::default()
         });
@@ -140,6 +163,10 @@ impl Live<'_> {
             live.later.push_back(Message::Snapshot(Arc::new(snapshot)));
             live.later
                 .extend(lost.map(|lost| Message::Input(Input::Notice(lost, Severity::Warning))));
+        }
+        if let Some(Against { name, opened: Opened { lost: Some(lost), .. } }) = against {
+            let text = format!("`{name}`: {lost}");
+            live.later.push_back(Message::Input(Input::Notice(text, Severity::Warning)));
         }
         Ok(live)
     }

@@ -1,0 +1,132 @@
+//! What keys choose of the display: order, groups of threads, which functions are rows, whose code
+//! they are, which waits are idle.
+
+use super::AppState;
+use super::pane::Pane;
+use crate::model::facts::tables::FrameKind;
+use crate::model::projection::settings::{Grouping, Level, SortColumn, Whose};
+
+impl AppState {
+    pub(super) fn sort(&mut self, column: SortColumn) {
+        self.view.settings.sort = column;
+        let rows = usize::from(self.layout().rows);
+        match self.wants_trends() && !self.view.asked_for_trends {
+            true => self.project(),
+            false => self.view.reorder(rows),
+        }
+    }
+
+    pub(super) fn sort_beside(&mut self, step: isize) {
+        let columns = self.view.columns(self.width);
+        self.sort(columns.sort_beside(self.view.sorted_by(), step));
+    }
+
+    /// Sorts by the column whose title is in this cell of the line; by the same column: the other
+    /// way round.
+    pub(super) fn sort_by_title(&mut self, cell: u16) {
+        if self.view.pane.is_compared() {
+            self.view.changes.sort_by_title(self.width, cell);
+            return self.view.set_pane(self.view.pane, usize::from(self.layout().rows));
+        }
+        if !matches!(self.view.pane, Pane::Tree | Pane::Methods | Pane::Threads) {
+            return;
+        }
+        let Some(sort) = self.view.columns(self.width).sort_at(cell) else { return };
+        let settings = &mut self.view.settings;
+        settings.reverse = sort == settings.sort && !settings.reverse;
+        self.sort(sort);
+    }
+
+    pub(super) fn next_grouping(&mut self) {
+        self.leave_group();
+        self.view.settings.grouping = match &self.view.settings.grouping {
+            Grouping::Rules => Grouping::Name,
+            Grouping::Name => Grouping::Thread,
+            Grouping::Thread => Grouping::Process,
+            Grouping::Process => Grouping::Blocker,
+            Grouping::Blocker => Grouping::None,
+            // Cycling through the groupings keeps the pattern of the command line.
+            Grouping::None => match &self.config.settings.grouping {
+                Grouping::Frame(pattern) => Grouping::Frame(pattern.clone()),
+                _ => Grouping::Rules,
+            },
+            Grouping::Frame(_) => Grouping::Rules,
+        };
+        self.say(format!("threads grouped by {}", self.view.settings.grouping.word()));
+        self.view.open_again();
+        self.project();
+    }
+
+    pub(super) fn set_level(&mut self, level: Level) {
+        self.view.settings.level = level;
+        self.say(match level {
+            Level::Mine => "rows are your functions and what they call",
+            Level::Chains => "rows are all functions, chains of calls on one line",
+            Level::All => "rows are all functions, each on its own line",
+        });
+        self.view.open_again();
+        self.project();
+    }
+
+    /// Calls the row's function the user's own code, or not; again: as it was judged.
+    pub(super) fn mine_or_not(&mut self) {
+        // A row of threads only names a function.
+        let function = self.view.selected_function().filter(|_| self.view.pane != Pane::Threads);
+        let Some((location, is_mine)) = function else {
+            return self.say("select a call first: a thread group is no code");
+        };
+        if self.view.shown.roll_up.joins() {
+            return self.say("code is yours by function: show functions first (b)");
+        }
+        let text = format!("^{}$", regex::escape(&location.function));
+        let whose = &mut self.view.settings.whose;
+        if let Some(at) = whose.iter().position(|w| w.pattern.as_str() == text) {
+            whose.remove(at);
+            self.say(format!("{} is judged by where it comes from again", location.function));
+        } else {
+            match regex::Regex::new(&text) {
+                Ok(pattern) => whose.push(Whose { pattern, mine: !is_mine }),
+                Err(_) => return self.say("this name is too long for a pattern"),
+            }
+            // Under [`Level::Mine`] its row goes.
+            let word = match is_mine {
+                true => "not your code now; A on its row (o shows it) takes that back",
+                false => "your code now; A on it takes that back",
+            };
+            self.say(format!("{} is {word}", location.function));
+        }
+        self.project();
+    }
+
+    /// Adds the row's function to those whose waits are idle, or removes it.
+    pub(super) fn idle_here(&mut self) {
+        let location = self.view.selected_location().filter(|_| self.view.pane != Pane::Threads);
+        let Some(location) = location.cloned() else {
+            self.say("select a call first: idle is what a function waits for, not a group");
+            return;
+        };
+        if location.kind == FrameKind::Thread {
+            return self
+                .say("select a call first: idle is what a function waits for, not a thread");
+        }
+        if self.view.shown.roll_up.joins() {
+            return self.say("idle is what a function waits for: show functions first (b)");
+        }
+        let pattern = format!("^{}$", regex::escape(&location.function));
+        let idle_at = &mut self.view.settings.idle_at;
+        if let Some(at) = idle_at.iter().position(|r| r.as_str() == pattern) {
+            idle_at.remove(at);
+            self.say(format!("waiting in {} is no longer idle", location.function));
+        } else {
+            match regex::Regex::new(&pattern) {
+                Ok(regex) => idle_at.push(regex),
+                Err(_) => return self.say("this name is too long for a pattern"),
+            }
+            self.say(format!(
+                "waiting in {} is idle now; I on this row (shown by i) takes it back",
+                location.function
+            ));
+        }
+        self.project();
+    }
+}

@@ -1,0 +1,254 @@
+//! Tree and methods compared with a baseline: a range of the session, or a saved profile.
+
+use sampletop::app::baseline::Baseline;
+use sampletop::model::projection::settings::Range;
+
+use super::fixture::{Does, Doing, EPOLL_WAIT, PID, RECVFROM, Script};
+use super::*;
+
+/// The tick from which the service runs another release.
+const RELEASE: u64 = 800;
+
+/// A service whose second release renders faster, computes discounts, and has no legacy code.
+fn service() -> World {
+    let thread = |n: u64| -> Does {
+        Box::new(move |tick| {
+            let is_new = tick >= RELEASE;
+            let stack = match ((tick * 7 + n * 3) % 10, is_new) {
+                (0..4, false) | (0..2, true) => {
+                    "clone3;start_thread;shop::serve:40;shop::render:12;shop::Template::fill:9"
+                }
+                (4..7, false) | (2..5, true) => {
+                    "clone3;start_thread;shop::serve:41;shop::search:77"
+                }
+                (7, false) => "clone3;start_thread;shop::serve:42;shop::legacy::convert:5",
+                (5..8, true) => {
+                    "clone3;start_thread;shop::serve:43;shop::discount:31;shop::Rule::applies:8"
+                }
+                _ => {
+                    return Doing::Waits {
+                        call: RECVFROM,
+                        fd: 37,
+                        stack: "clone3;start_thread;shop::serve:44;shop::Db::query:3;recv",
+                        wait: tick,
+                    };
+                }
+            };
+            Doing::Runs(stack)
+        })
+    };
+    let idle: Does = Box::new(|_| Doing::Waits {
+        call: EPOLL_WAIT,
+        fd: 9,
+        stack: "clone3;start_thread;shop::accept:7;epoll_wait",
+        wait: 1,
+    });
+    let script = |n| Script { pid: PID, name: format!("serve-{n}"), doing: thread(n) };
+    let accept = Script { pid: PID, name: "accept".into(), doing: idle };
+    World::new((0..4).map(script).chain([accept]).collect())
+}
+
+/// Both releases, 40 s each; the first is kept as the baseline.
+fn released(width: u16, height: u16) -> (World, Live) {
+    let mut world = service();
+    let mut live = Live::new(width, height, AppConfig::default());
+    live.send(Input::Snapshot(Arc::new(world.run(40 * SECOND).snapshot())));
+    live.press("M");
+    assert!(live.screen().contains("the baseline is"), "{}", live.screen());
+    live.send(Input::Snapshot(Arc::new(world.run(40 * SECOND).snapshot())));
+    (world, live)
+}
+
+fn line(live: &Live, nth: usize) -> String {
+    live.screen().lines().nth(nth).expect("a line").to_string()
+}
+
+/// The row of a function, in columns.
+fn row(live: &Live, name: &str) -> String {
+    let screen = live.screen();
+    let row = screen.lines().skip(6).find(|line| line.contains(name));
+    row.unwrap_or_else(|| panic!("{name}:\n{screen}")).to_owned()
+}
+
+/// The figures of a row: its share now, the difference, and its share before.
+fn figures(live: &Live, name: &str) -> [String; 3] {
+    let row = row(live, name);
+    let mut words = row.split_whitespace().map(str::to_owned);
+    std::array::from_fn(|_| words.next().expect("three figures"))
+}
+
+#[test]
+fn what_a_release_changed_is_seen_at_every_size() {
+    for (width, height) in [(80, 24), (120, 40), (200, 60)] {
+        let (_, mut live) = released(width, height);
+        live.press("=");
+        golden(&format!("compared-{width}x{height}.txt"), &live.screen());
+        assert!(line(&live, 0).contains("DIFF"), "{}", live.screen());
+        assert!(line(&live, 0).contains("14:04:00-14:04:30 against 14:03:20-14:03:50"));
+        golden(&format!("compared-methods-{width}x{height}.txt"), &live.press("2").screen());
+    }
+    golden("compared-40x10.txt", &released(40, 10).1.press("=").screen());
+}
+
+#[test]
+fn rows_have_both_shares_and_their_difference() {
+    let (_, mut live) = released(120, 40);
+    live.press("=2");
+    assert_eq!(figures(&live, "discount"), ["30.0", "+30.0", "."]);
+    assert_eq!(figures(&live, "legacy"), [".", "-10.0", "10.0"]);
+    assert_eq!(figures(&live, "search"), ["30.0", "0.0", "30.0"]);
+    // The largest difference of self time can come first, and any other order.
+    live.press("s");
+    assert!(line(&live, 5).contains("▾SELF+/-"), "{}", live.screen());
+    assert!(line(&live, 6).contains("applies"), "{}", live.screen());
+    live.press("s");
+    assert!(line(&live, 5).contains("▾+/-"), "{}", live.screen());
+    let forward = live.press("<lt>").screen();
+    assert!(line(&live, 5).contains("▾BUSY%"), "{forward}");
+    live.press("R");
+    assert!(line(&live, 5).contains("▴BUSY%"), "{}", live.screen());
+    live.send(Input::Mouse(Mouse { kind: MouseKind::Press, column: 22, row: 5 }));
+    assert!(line(&live, 5).contains("▴BEFORE") || line(&live, 5).contains("▾BEFORE"));
+    // What is settled here does not change the order without a comparison.
+    assert!(live.press("=").screen().contains("▾BUSY%"), "{}", live.screen());
+}
+
+#[test]
+fn the_line_below_says_it_in_words() {
+    let (_, mut live) = released(120, 40);
+    live.press("=2/discount<enter>");
+    assert!(
+        live.screen().contains("> before 0.0 %, now 30.0 %: +30.0 points, "),
+        "{}",
+        live.screen()
+    );
+    live.press("/search<enter>");
+    assert!(
+        live.screen().contains("> before 30.0 %, now 30.0 %: no difference"),
+        "{}",
+        live.screen()
+    );
+}
+
+#[test]
+fn a_range_does_not_differ_from_itself() {
+    let (_, mut live) = released(120, 40);
+    live.press("M=");
+    assert!(live.screen().contains("14:04:00-14:04:30 against 14:04:00-14:04:30"));
+    for keys in ["E", "2", "i", "m", "m", "m", "t", "bb", "o", "o"] {
+        let screen = live.press(keys).screen();
+        let rows = screen.lines().skip(6).take_while(|line| !line.is_empty());
+        for row in rows {
+            assert!(!row.contains(['+', '~']) || row.contains("below 0.5 %"), "{keys}: {screen}");
+        }
+    }
+}
+
+/// The shop does at all times what it did before: what differs came by chance.
+#[test]
+fn what_may_be_due_to_sampling_is_marked() {
+    let mut world = World::shop();
+    let mut live = Live::new(120, 40, AppConfig::default());
+    live.send(Input::Snapshot(Arc::new(world.run(40 * SECOND).snapshot())));
+    live.press("M");
+    live.send(Input::Snapshot(Arc::new(world.run(37 * SECOND).snapshot())));
+    golden("compared-chance-120x40.txt", &live.press("=").screen());
+    golden("compared-chance-methods-120x40.txt", &live.press("2").screen());
+}
+
+#[test]
+fn again_leaves_the_comparison() {
+    let (_, mut live) = released(120, 40);
+    let before = live.press("<down>").screen();
+    live.press("=");
+    assert_ne!(live.screen(), before);
+    live.press("=");
+    assert!(live.screen().contains("= compares again"), "{}", live.screen());
+    assert_eq!(live.press("<esc>").screen(), before);
+    // Without a baseline it says how to get one.
+    assert!(Live::shop(80, 24).press("=").screen().contains("M keeps the shown range"));
+    // Another one takes its place, and is compared with at once.
+    live.press("=M");
+    assert!(live.screen().contains("instead of the one before"), "{}", live.screen());
+    assert!(live.screen().contains("14:04:00-14:04:30 against 14:04:00-14:04:30"));
+}
+
+#[test]
+fn the_tree_is_walked_as_without_a_comparison() {
+    let (mut world, mut live) = released(120, 40);
+    live.press("=");
+    let open = live.press("<esc>").screen();
+    live.press("C");
+    let closed = live.screen();
+    assert_ne!(closed, open);
+    assert_eq!(live.press("C").screen(), open);
+    live.press("/legacy<enter>");
+    let selected = live.selected();
+    assert!(selected.contains("legacy"), "{}", live.screen());
+    // The cursor stays on its row, also if there is no time in it now.
+    live.send(Input::Snapshot(Arc::new(world.run(5 * SECOND).snapshot())));
+    assert!(live.selected().contains("legacy"), "{}", live.screen());
+    live.press("<left>");
+    assert!(!live.selected().contains("legacy"), "{}", live.screen());
+    live.press("<left>");
+    assert!(!live.screen().contains("discount"), "{}", live.screen());
+    live.press("<right>");
+    assert!(live.screen().contains("discount"), "{}", live.screen());
+}
+
+#[test]
+fn settings_apply_to_both_sides() {
+    let (_, mut live) = released(120, 40);
+    live.press("=2m");
+    // Of cpu time the wait is no part.
+    assert_eq!(figures(&live, "search"), ["37.5", "0.0", "37.5"]);
+    live.press("mm");
+    assert_eq!(figures(&live, "search"), ["30.0", "0.0", "30.0"]);
+    // Without the legacy code, what was the other 90 % is all.
+    live.press("fj");
+    live.press("j<enter>legacy<enter><esc>");
+    assert_eq!(figures(&live, "search")[2], "33.3", "{}", live.screen());
+    assert!(!live.screen().contains("convert"), "{}", live.screen());
+}
+
+#[test]
+fn views_without_differences_say_so() {
+    let (_, mut live) = released(120, 40);
+    live.press("=");
+    for key in ["5", "7", "3"] {
+        let screen = live.press(key).screen();
+        assert!(screen.contains("of the shown range alone"), "{key}: {screen}");
+        assert!(!screen.contains("DIFF"), "{key}: {screen}");
+    }
+    assert!(live.press("1").screen().contains("DIFF"));
+    assert!(live.press("<tab>").screen().contains("DIFF"));
+    // The graph of a function that has no time now would be that of another.
+    let screen = live.press("/legacy<enter><enter>").screen();
+    assert!(screen.contains("in which this function has no time"), "{screen}");
+    assert!(!live.press("/discount<enter><enter>").screen().contains("DIFF"));
+}
+
+#[test]
+fn a_saved_profile_is_compared_with_from_the_start() {
+    let mut world = service();
+    let before = Arc::new(world.run(40 * SECOND).snapshot());
+    // Another process, of the next day.
+    let mut world = service();
+    world.run(40 * SECOND);
+    let mut after = world.run(40 * SECOND).snapshot();
+    let mut session = (*after.session).clone();
+    session.started_unix_ns += 86_400_000_000_000;
+    after.session = Arc::new(session);
+    for (width, height) in [(80, 24), (120, 40)] {
+        let against = Baseline {
+            snapshot: before.clone(),
+            range: Range::Cumulative { since: None },
+            file: Some("yesterday.sampletop".into()),
+        };
+        let config = AppConfig { against: Some(against), ..AppConfig::default() };
+        let mut live = Live::new(width, height, config);
+        live.send(Input::Snapshot(Arc::new(after.clone())));
+        golden(&format!("against-{width}x{height}.txt"), &live.screen());
+        assert!(line(&live, 0).contains("against yesterday.sampletop, 2026-03-14 14:03"));
+    }
+}
