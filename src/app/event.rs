@@ -12,7 +12,7 @@ use super::row_path::GroupKey;
 use crate::config::{Choices, Names, Screen};
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::projection::settings::{Level, Settings};
-use crate::model::projection::timeline::Timeline;
+use crate::model::projection::timeline::{Members, Timeline};
 use crate::model::projection::waits::{Answer, Asked};
 use crate::model::projection::{BusyThreads, Projection, WokenThread};
 use crate::model::vocabulary::wakeup::Wakeups;
@@ -108,12 +108,23 @@ pub struct Request {
     pub against: Option<Baseline>,
     /// The screen has room for the trends of rows.
     pub trends: bool,
-    /// The timeline is displayed: of this group, or of the heaviest, in this number of columns.
-    pub timeline: Option<(Option<GroupKey>, u16)>,
+    /// The timeline is displayed.
+    pub timeline: Option<TimelineOf>,
     /// A key caused the request, so it is answered at once. Requests for newer facts may wait.
     pub urgent: bool,
     /// A projection that is not shown any more: its memory is reused.
     pub spare: Option<Box<Projection>>,
+}
+
+/// Which timeline is displayed.
+#[derive(Clone, Debug)]
+pub struct TimelineOf {
+    /// `None`: the heaviest group.
+    pub group: Option<GroupKey>,
+    /// The threads that were displayed before, if they shall be where the range has no time of
+    /// their group.
+    pub before: Option<Members>,
+    pub columns: u16,
 }
 
 #[derive(Clone, Debug)]
@@ -122,7 +133,7 @@ pub struct Projected {
     pub projection: Projection,
     pub compared: Option<Box<Compared>>,
     pub busy_threads: Arc<BusyThreads>,
-    /// Where it was requested and there is a group.
+    /// Where it was requested.
     pub timeline: Option<Timeline>,
 }
 

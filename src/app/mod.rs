@@ -413,10 +413,7 @@ impl AppState {
             settings: self.view.settings.clone(),
             against: self.baseline.clone().filter(|_| self.comparing),
             trends: self.wants_trends(),
-            timeline: (self.view.pane == Pane::Timeline).then(|| {
-                let timeline = &self.view.timeline;
-                (timeline.group.clone(), timeline.parts().columns)
-            }),
+            timeline: (self.view.pane == Pane::Timeline).then(|| self.view.timeline.wanted()),
             urgent,
             spare: self.view.spare.take().or_else(|| self.request.take()?.spare),
         });

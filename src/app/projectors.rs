@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use super::baseline::{Baseline, Compared};
 use super::event::{Input, Projected, Request};
+use super::row_path::GroupKey;
 use super::thread_list;
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::projection::settings::{Settings, SortColumn};
+use crate::model::projection::timeline::Members;
 use crate::model::projection::{Projection, Projector};
 use crate::model::transform::diff::{Per, Side, diff};
 
@@ -59,14 +61,10 @@ impl Projectors {
             projection.read_changes(request.settings.metric);
         }
         let busy_threads = self.now.busy_threads(&request.snapshot);
-        let timeline = request.timeline.take().and_then(|(group, columns)| {
+        let timeline = request.timeline.take().map(|of| {
             let (snapshot, settings) = (&request.snapshot, &request.settings);
-            let key = |group: &u32| thread_list::key(*group, &projection, settings);
-            let chosen = group
-                .and_then(|of| (0..projection.groups.len() as u32).find(|group| key(group) == of));
-            let heaviest = || projection.ordered(settings).groups().first().copied();
-            let group = chosen.or_else(heaviest)?;
-            Some(self.now.timeline(snapshot, settings, (&projection, group), columns.into()))
+            let members = members(of.group, of.before, &projection, settings);
+            self.now.timeline(snapshot, settings, &projection, &members, of.columns.into())
         });
         Input::Projected(Box::new(Projected {
             request,
@@ -97,4 +95,22 @@ impl Projectors {
         });
         &self.kept.insert(kept).projection
     }
+}
+
+/// Returns the threads of the chosen group; without it those from before, or of the heaviest group.
+fn members(
+    group: Option<GroupKey>,
+    before: Option<Members>,
+    projection: &Projection,
+    settings: &Settings,
+) -> Members {
+    let groups = 0..projection.groups.len() as u32;
+    let is_chosen = |at: &u32| {
+        let key = || thread_list::key(*at, projection, settings);
+        group.as_ref().is_some_and(|chosen| *chosen == key())
+    };
+    let of = |group: u32| Members::of(&projection.groups[group as usize]);
+    let heaviest = || projection.ordered(settings).groups().first().copied().map(of);
+    let chosen = groups.into_iter().find(is_chosen).map(of);
+    chosen.or(before).or_else(heaviest).unwrap_or_default()
 }

@@ -1,5 +1,6 @@
 //! The view of time: what the threads of one group did when, and a cursor on a moment of it.
 
+use super::event::TimelineOf;
 use super::keyed_list::KeyedList;
 use super::list::Step;
 use super::row_path::GroupKey;
@@ -38,7 +39,7 @@ pub struct TimelineView {
     pub list: KeyedList<u32, ThreadKey>,
     /// `None`: the heaviest group.
     pub group: Option<GroupKey>,
-    /// The moment under the cursor; `None`: the newest.
+    /// The moment under the cursor; `None`: the newest at which the thread did something.
     pub(super) at: Option<Ns>,
     /// The screen's width, cells.
     pub width: u16,
@@ -77,6 +78,17 @@ impl TimelineView {
         (threads, height.saturating_sub(threads + 1))
     }
 
+    /// Returns which timeline is displayed. A zoom keeps its threads, also where they waited for
+    /// work.
+    pub(super) fn wanted(&self) -> TimelineOf {
+        let has_threads = self.is_zoomed() && !self.timeline.threads.is_empty();
+        TimelineOf {
+            group: self.group.clone(),
+            before: has_threads.then(|| self.timeline.members()),
+            columns: self.parts().columns,
+        }
+    }
+
     pub fn read(&mut self, timeline: Timeline, height: usize) {
         self.timeline = timeline;
         self.show(height);
@@ -105,7 +117,10 @@ impl TimelineView {
     /// Returns the moment under the cursor.
     pub fn at(&self) -> Ns {
         let (from, till) = self.timeline.span();
-        self.at.unwrap_or(Ns::MAX).clamp(from, till.saturating_sub(1).max(from))
+        // What was done in the last milliseconds may not be known yet.
+        let newest = || self.thread()?.runs.last().map(|run| (run.from + run.ns).saturating_sub(1));
+        let at = self.at.or_else(newest).unwrap_or(till);
+        at.clamp(from, till.saturating_sub(1).max(from))
     }
 
     /// Returns the column under the cursor.

@@ -95,6 +95,15 @@ impl AppState {
         if !matches!(before, Range::Between { .. }) {
             self.before_cursor = Some(before);
         }
+        if self.view.timeline.group.is_none() {
+            // From here on it stays, whichever group is the heaviest there.
+            let name = &self.view.timeline.timeline.group;
+            let groups = &self.view.projection.groups;
+            let group = groups.iter().position(|group| group.name == *name);
+            self.view.timeline.group = group.map(|group| {
+                thread_list::key(group as u32, &self.view.projection, &self.view.shown)
+            });
+        }
         self.view.timeline.before.push(before);
         self.before_mark = None;
         self.time_cursor = None;

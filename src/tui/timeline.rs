@@ -13,14 +13,14 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
-use super::text::{Pen, cut_end, cut_start, span, width};
+use super::text::{Pen, cut_end, cut_start, short_span, span, width};
 use super::theme::Theme;
 use super::threads::letter;
 use crate::app::AppState;
 use crate::app::short_names;
 use crate::app::timeline::TimelineView;
 use crate::model::facts::tables::Location;
-use crate::model::projection::timeline::{Doing, Function, Run, ThreadLine, Timeline};
+use crate::model::projection::timeline::{Cell, Doing, Function, Run, ThreadLine, Timeline};
 use crate::model::vocabulary::frame::{Ns, SECOND};
 use crate::model::vocabulary::state::State;
 
@@ -64,12 +64,12 @@ fn ruler(app: &AppState, cells: usize, theme: &Theme) -> String {
     format!("{clock}{each:^free$}{end}")
 }
 
-/// Formats a duration with three digits below 10 ms.
+/// Formats a duration in seven cells, below a millisecond in microseconds.
 fn fine_span(ns: Ns) -> String {
     match ns {
-        0..100_000 => format!("{:.3} ms", ns as f64 / 1e6),
-        100_000..1_000_000 => format!("{:.2} ms", ns as f64 / 1e6),
-        _ => span(ns),
+        0..1_000_000 => format!("{} us", ns / 1_000),
+        ns if ns < 60 * SECOND => span(ns),
+        ns => short_span(ns),
     }
 }
 
@@ -116,7 +116,7 @@ fn draw_threads(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) 
         pen.put(mark, style).put_left(&name, name_cells, style).space(1);
         for (column, cell) in line.cells.iter().enumerate() {
             let style = match cell {
-                Some(cell) => block(cell.doing, theme),
+                Some(cell) => block(*cell, theme),
                 None => theme.plain(),
             };
             // A gap in the colours; without them a block.
@@ -134,12 +134,15 @@ fn draw_threads(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) 
     }
 }
 
-/// Returns the style of a cell: a block in the state's colour; without colours the letter alone.
-fn block(doing: Doing, theme: &Theme) -> Style {
+/// Returns the style of a cell: a block in the state's colour; the letter alone without colours,
+/// and where the thread did that for less than half of the time.
+fn block(Cell { doing, ns, all_ns }: Cell, theme: &Theme) -> Style {
     match doing.is_idle {
         true => theme.dim(),
-        false if theme.color => theme.state(doing.state).add_modifier(Modifier::REVERSED),
-        false => theme.plain(),
+        false if theme.color && ns >= all_ns / 2 => {
+            theme.state(doing.state).add_modifier(Modifier::REVERSED)
+        }
+        false => theme.state(doing.state),
     }
 }
 

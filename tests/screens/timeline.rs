@@ -125,6 +125,32 @@ fn the_cursor_says_what_the_thread_did_at_that_moment() {
 }
 
 #[test]
+fn a_zoom_keeps_its_threads_where_they_wait_for_work() {
+    let waits = |wait| Doing::Waits {
+        call: EPOLL_WAIT,
+        fd: 9,
+        stack: "start_thread;shop::pool::run:71;epoll_wait",
+        wait,
+    };
+    let hiccup = move |tick: u64| match tick {
+        700..704 => Doing::Runs("start_thread;shop::pool::run:72;shop::parse:12"),
+        704.. => waits(2),
+        _ => waits(1),
+    };
+    let script = Script { pid: PID, name: "pool-1".into(), doing: Box::new(hiccup) };
+    let mut live = Live::new(80, 24, AppConfig::default());
+    live.send(Input::Snapshot(Arc::new(World::new(vec![script]).run(40 * SECOND).snapshot())));
+    live.press("w<c-u>-6s +2s<enter>6");
+    let cells = |live: &Live| line(live, 6).chars().skip(22).collect::<String>();
+    // 200 ms of two seconds, in columns of 35 ms.
+    assert_eq!(cells(&live).trim().matches('r').count(), 7, "{}", live.screen());
+    live.press("++");
+    assert_eq!(cells(&live).trim(), "·".repeat(57), "{}", live.screen());
+    live.press("<esc><esc><lt><enter>");
+    assert_eq!((range(&live), cells(&live).trim()), ((35_000, 200), &*"r".repeat(57)));
+}
+
+#[test]
 fn the_group_is_that_of_the_row_one_came_from() {
     let (_, mut live) = live(80, 24);
     live.press("i5G6");

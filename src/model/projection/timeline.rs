@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::Projection;
 use super::columns::NONE;
 use super::fact_reader::Reader;
 use super::projector::Projector;
 use super::shown_stacks::Walker;
+use super::{Group, Projection};
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::{Location, StackId};
 use crate::model::projection::settings::{Range, Settings};
@@ -22,6 +22,25 @@ pub const MAX_THREADS: usize = 500;
 /// Maximum runs of one thread, and of all.
 pub const MAX_RUNS: usize = 10_000;
 const MAX_ALL_RUNS: usize = 100_000;
+
+/// The threads of a group: its name, and theirs.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Members {
+    pub group: Arc<str>,
+    pub threads: Vec<(ThreadKey, Arc<str>)>,
+}
+
+impl Members {
+    /// Returns the threads of a group that are told apart.
+    pub fn of(group: &Group) -> Members {
+        let known = group.threads.iter().filter(|of| !of.thread.is_unknown());
+        let threads = known.map(|of| (of.thread, of.name.clone())).collect();
+        Members { group: group.name.clone(), threads }
+    }
+}
+
+/// A thread that is busy for this part of a column is shown as busy.
+const BUSY_PART: Ns = 10;
 
 /// What a thread does at a moment.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -45,7 +64,8 @@ pub struct Function {
 /// Time of one thread in one column, ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cell {
-    /// What it did for most of it, and how long.
+    /// What it did for most of it, and how long. A thread that was busy for a tenth of the time
+    /// counts as busy: a hiccup shall be seen among waits for work.
     pub doing: Doing,
     pub ns: Ns,
     /// All of its time there.
@@ -93,6 +113,12 @@ pub struct Timeline {
 }
 
 impl Timeline {
+    /// Returns the threads that it is of.
+    pub fn members(&self) -> Members {
+        let threads = self.threads.iter().map(|line| (line.thread, line.name.clone())).collect();
+        Members { group: self.group.clone(), threads }
+    }
+
     /// Returns the range, `(from, till)`.
     pub fn span(&self) -> (Ns, Ns) {
         (self.edges.first().copied().unwrap_or(0), self.edges.last().copied().unwrap_or(0))
@@ -136,21 +162,20 @@ struct Piece {
 }
 
 impl Projector {
-    /// Returns what the threads of a group did when, in at most `columns` columns. `projection`: of
-    /// the same snapshot and settings; `group`: an index into its groups. Time that filters hide is
-    /// not in it; a thread's time is all that it did, whichever group that belongs to.
+    /// Returns what these threads did when, in at most `columns` columns. `projection`: of the same
+    /// snapshot and settings. Time that filters hide is not in it; a thread's time is all that it
+    /// did, whichever group that belongs to.
     pub fn timeline(
         &mut self,
         snapshot: &Snapshot,
         settings: &Settings,
-        (projection, group): (&Projection, u32),
+        projection: &Projection,
+        members: &Members,
         columns: usize,
     ) -> Timeline {
-        let Some(group) = projection.groups.get(group as usize) else { return Timeline::default() };
-        let known = group.threads.iter().filter(|of| !of.thread.is_unknown());
+        let known = members.threads.iter();
         let index: FxHashMap<ThreadKey, u32> =
-            known.clone().map(|of| of.thread).zip(0u32..).collect();
-        let names: Vec<(ThreadKey, &Arc<str>)> = known.map(|of| (of.thread, &of.name)).collect();
+            known.map(|(thread, _)| *thread).zip(0u32..).collect();
 
         let history = &snapshot.history;
         let (from, till) = (projection.from, projection.till);
@@ -238,7 +263,7 @@ impl Projector {
         });
 
         let mut timeline = Timeline {
-            group: group.name.clone(),
+            group: members.group.clone(),
             edges,
             is_exact,
             functions,
@@ -246,15 +271,21 @@ impl Projector {
         };
         let mut room = MAX_ALL_RUNS;
         for of_thread in pieces.chunk_by(|a, b| a.thread == b.thread) {
-            let (thread, name) = names[of_thread[0].thread as usize];
+            let (thread, name) = &members.threads[of_thread[0].thread as usize];
             let runs = runs(of_thread, is_exact);
             let cells = match is_exact {
                 true => timeline.cells(runs.iter().copied()),
                 // Merged runs extend over several columns in an unknown way.
                 false => timeline.cells(of_thread.iter().map(Piece::run)),
             };
-            let mut line =
-                ThreadLine { thread, name: name.clone(), cells, runs, dropped: 0, dropped_ns: 0 };
+            let mut line = ThreadLine {
+                thread: *thread,
+                name: name.clone(),
+                cells,
+                runs,
+                dropped: 0,
+                dropped_ns: 0,
+            };
             let kept = line.runs.len().min(MAX_RUNS).min(room);
             room -= kept;
             line.dropped = line.runs.len() - kept;
@@ -293,8 +324,13 @@ impl Timeline {
             }
         }
         let most = |times: &Vec<(Doing, Ns)>| {
-            let (doing, ns) = *times.iter().max_by_key(|(doing, ns)| (*ns, Reverse(*doing)))?;
-            Some(Cell { doing, ns, all_ns: times.iter().map(|(_, ns)| ns).sum() })
+            let is_busy = |(doing, _): &&(Doing, Ns)| !doing.is_idle;
+            let all_ns: Ns = times.iter().map(|(_, ns)| ns).sum();
+            let busy_ns: Ns = times.iter().filter(is_busy).map(|(_, ns)| ns).sum();
+            let tells = |time: &&(Doing, Ns)| busy_ns < all_ns / BUSY_PART || is_busy(time);
+            let times = times.iter().filter(tells);
+            let (doing, ns) = *times.max_by_key(|(doing, ns)| (*ns, Reverse(*doing)))?;
+            Some(Cell { doing, ns, all_ns })
         };
         times.iter().map(most).collect()
     }

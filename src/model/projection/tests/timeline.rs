@@ -9,7 +9,7 @@ use crate::model::facts::history::Parts;
 use crate::model::facts::packed::Packed;
 use crate::model::facts::recorder::{Limits, Recorder};
 use crate::model::projection::settings::Range;
-use crate::model::projection::timeline::{Doing, Run, ThreadLine, Timeline};
+use crate::model::projection::timeline::{Doing, Members, Run, ThreadLine, Timeline};
 use crate::model::vocabulary::event::{Counters, Event, Observation, Seen, Syscall, Tick};
 use crate::model::vocabulary::frame::SECOND;
 
@@ -96,7 +96,8 @@ fn timeline(snapshot: &Snapshot, range: Range, columns: usize) -> (Projection, T
     let settings = Settings { range, idle: true, ..Settings::default() };
     let mut projector = Projector::default();
     let projection = projector.project(snapshot, &settings);
-    let timeline = projector.timeline(snapshot, &settings, (&projection, 0), columns);
+    let members = projection.groups.first().map(Members::of).unwrap_or_default();
+    let timeline = projector.timeline(snapshot, &settings, &projection, &members, columns);
     (projection, timeline)
 }
 
