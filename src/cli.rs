@@ -27,7 +27,7 @@ use std::path::PathBuf;
 
 use clap::{ArgMatches, FromArgMatches};
 
-use crate::config::{self, Config, Mode, WORKLOAD_ARGUMENT};
+use crate::config::{self, ColorDepth, Config, Mode, WORKLOAD_ARGUMENT};
 use crate::config_file;
 use crate::exit_code::ExitCode;
 use options::{CommandLine, Sub};
@@ -68,6 +68,8 @@ struct Surroundings {
     no_color: bool,
     /// `TERM` is `dumb`.
     dumb: bool,
+    /// The colours that the terminal says it has.
+    colors: ColorDepth,
     /// The locale's character set is not UTF-8.
     not_utf8: bool,
     /// `SAMPLETOP_REDACT_KEY`.
@@ -84,12 +86,24 @@ pub fn parse(args: impl Iterator<Item = OsString>) -> Result<Config, CliExit> {
         stdout_is_terminal: std::io::stdout().is_terminal(),
         no_color: std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty()),
         dumb: std::env::var_os("TERM").is_some_and(|v| v == "dumb"),
+        colors: colors(|name| std::env::var(name).unwrap_or_default()),
         not_utf8: is_not_utf8(|name| std::env::var_os(name)),
         redact_key: std::env::var_os(config::REDACT_KEY).map(OsString::into_vec),
         push_token: std::env::var_os(config::PUSH_TOKEN).map(OsString::into_vec),
         config_path: config_file::place::default_path(),
     };
     parse_in(args, &surroundings)
+}
+
+/// Returns the colours that the terminal says it has.
+fn colors(variable: impl Fn(&str) -> String) -> ColorDepth {
+    let (colors, terminal) = (variable("COLORTERM"), variable("TERM"));
+    match terminal.as_str() {
+        _ if matches!(colors.as_str(), "truecolor" | "24bit") => ColorDepth::True,
+        name if name.contains("-direct") => ColorDepth::True,
+        name if name.contains("256color") => ColorDepth::Indexed,
+        _ => ColorDepth::Ansi,
+    }
 }
 
 /// Returns whether the locale says that the terminal's characters are not UTF-8. The first of its

@@ -247,12 +247,51 @@ pub struct Sampling {
 }
 
 /// How the live view draws.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Screen {
-    pub color: bool,
+    pub color: ColorDepth,
+    pub theme: ThemeChoice,
     pub ascii: bool,
     pub mouse: bool,
     pub names: Names,
+}
+
+/// How many colours the terminal has.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum ColorDepth {
+    /// None are used.
+    #[default]
+    None,
+    /// The 16 that the user may have chosen in the terminal.
+    Ansi,
+    /// The 256 of xterm.
+    Indexed,
+    /// 24 bits.
+    True,
+}
+
+/// For which background and eyes the colours are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ThemeChoice {
+    #[default]
+    Dark,
+    Light,
+    /// Colours that differ for every kind of colour vision, on a dark background.
+    ColorBlind,
+}
+
+impl ThemeChoice {
+    pub const ALL: [ThemeChoice; 3] =
+        [ThemeChoice::Dark, ThemeChoice::Light, ThemeChoice::ColorBlind];
+
+    /// Returns the word on the command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            ThemeChoice::Dark => "dark",
+            ThemeChoice::Light => "light",
+            ThemeChoice::ColorBlind => "color-blind",
+        }
+    }
 }
 
 /// How functions are named in rows.
@@ -517,7 +556,7 @@ impl Config {
             },
             settings: Settings { range: Range::Cumulative { since: None }, ..Settings::default() },
             against: None,
-            screen: Screen { color: false, ascii: true, mouse: false, names: Names::Short },
+            screen: Screen { ascii: true, ..Screen::default() },
             output: Output {
                 format: Format::Text,
                 path: None,

@@ -48,7 +48,7 @@ use ratatui::style::Modifier;
 use sampletop::app::key::{Key, Mouse, MouseKind};
 use sampletop::app::projectors::Projectors;
 use sampletop::app::{AppConfig, AppState, Effect, Input, ProcessRow, Request, Severity};
-use sampletop::config::{Names, Screen};
+use sampletop::config::Screen;
 use sampletop::model::facts::snapshot::Snapshot;
 use sampletop::model::projection::settings::{Grouping, Level, Metric, RollUp, SortColumn};
 use sampletop::model::vocabulary::frame::SECOND;
@@ -245,7 +245,7 @@ fn deep_stacks_keep_their_names_readable() {
 
 #[test]
 fn ascii_has_only_ascii() {
-    let screen = Screen { color: false, ascii: true, mouse: false, names: Names::Short };
+    let screen = Screen { ascii: true, ..Screen::default() };
     let mut live = Live::new(120, 40, AppConfig { screen, ..AppConfig::default() });
     live.send(Input::Snapshot(shop()));
     golden("ascii-120x40.txt", &live.press("Ef").screen());
@@ -256,7 +256,7 @@ fn ascii_has_only_ascii() {
 
 #[test]
 fn foreign_names_are_ascii_too_where_nothing_else_can_be_drawn() {
-    let screen = Screen { color: false, ascii: true, mouse: false, names: Names::Short };
+    let screen = Screen { ascii: true, ..Screen::default() };
     let mut live = Live::new(80, 24, AppConfig { screen, ..AppConfig::default() });
     live.send(Input::Snapshot(Arc::new(World::foreign().run(5 * SECOND).snapshot())));
     assert!(live.press("E<down><down><down><down>E").screen().is_ascii(), "{}", live.screen());
@@ -265,7 +265,7 @@ fn foreign_names_are_ascii_too_where_nothing_else_can_be_drawn() {
 
 #[test]
 fn without_colour_nothing_has_a_colour() {
-    let screen = Screen { color: false, ascii: false, mouse: false, names: Names::Short };
+    let screen = Screen::default();
     let mut live = Live::new(120, 40, AppConfig { screen, ..AppConfig::default() });
     live.send(Input::Snapshot(shop())).send(Input::Notice("trouble".into(), Severity::Error));
     for keys in ["", "Ef", "<esc>2", "?"] {

@@ -161,6 +161,15 @@ impl AppState {
             },
             Action::StopSampling => return self.stop_sampling(),
             Action::Export => return self.export(),
+            Action::UseMouse => {
+                let taken = !self.config.screen.mouse;
+                self.config.screen.mouse = taken;
+                self.say(match taken {
+                    true => "the mouse selects and scrolls rows; Y leaves it to the terminal",
+                    false => "the mouse is the terminal's, to select and copy text",
+                });
+                return vec![Effect::UseMouse(taken)];
+            }
             Action::SaveChoices => return self.save_choices(),
             Action::ShortNames => self.view.short_names = !self.view.short_names,
             Action::NextLevel => {

@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use super::baseline::{Baseline, Compared};
 use super::key::{Key, Mouse};
 use super::row_path::GroupKey;
-use crate::config::{Choices, Names, Screen};
+use crate::config::{Choices, ColorDepth, Screen};
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::projection::settings::{Level, Settings};
 use crate::model::projection::timeline::{Members, Timeline};
@@ -48,7 +48,7 @@ impl Default for AppConfig {
         AppConfig {
             settings: Settings { level: Level::Mine, ..Settings::default() },
             interval: Duration::from_millis(10),
-            screen: Screen { color: true, ascii: false, mouse: false, names: Names::Short },
+            screen: Screen { color: ColorDepth::Ansi, ..Screen::default() },
             secure: false,
             version: env!("CARGO_PKG_VERSION").into(),
             pick: false,
@@ -189,6 +189,8 @@ pub enum Effect {
     NameWakers(Arc<Wakeups>),
     /// Save these in the configuration file, then send [`Input::Notice`].
     SaveChoices(Box<Choices>),
+    /// Take mouse events from the terminal, or no more.
+    UseMouse(bool),
     SetInterval(Duration),
     PauseSampling(bool),
     /// Switch to the ptrace backend.

@@ -3,13 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::options::ScreenOptions;
 use super::push::push;
 use super::typed::{Job, Typed};
 use super::values::{self, STDOUT, Times, shown};
 use super::{CliExit, Surroundings};
 use crate::config::{
-    self, CaptureChoice, Config, Format, Given, INTERVAL, Kept, Mode, Names, Output, Redact,
-    Reports, Sampling, Screen, TargetSpec, UnwinderChoice, WINDOW, Wanted, Workload,
+    self, CaptureChoice, ColorDepth, Config, Format, Given, INTERVAL, Kept, Mode, Names, Output,
+    Redact, Reports, Sampling, Screen, TargetSpec, ThemeChoice, UnwinderChoice, WINDOW, Wanted,
+    Workload,
 };
 use crate::model::projection::settings::{
     Filter, Filters, Level, Metric, Range, RollUp, Settings, Whose,
@@ -76,7 +78,7 @@ pub fn defaults() -> Config {
         },
         settings: Settings { range: Range::Rolling(ns(WINDOW)), ..Settings::default() },
         against: None,
-        screen: Screen { color: true, ascii: false, mouse: false, names: Names::default() },
+        screen: Screen { color: ColorDepth::Ansi, ..Screen::default() },
         output: Output {
             format: Format::Text,
             path: None,
@@ -131,7 +133,11 @@ fn build(typed: Typed, surroundings: &Surroundings) -> Result<Config, String> {
         ));
     }
     let screen = Screen {
-        color: !(typed.screen.no_color || surroundings.no_color || surroundings.dumb),
+        color: color(&typed.screen, surroundings)?,
+        theme: match &typed.screen.theme {
+            Some(text) => values::word("--theme", text, &ThemeChoice::ALL, ThemeChoice::word)?,
+            None => ThemeChoice::default(),
+        },
         ascii: typed.screen.ascii || surroundings.not_utf8 && !typed.screen.unicode,
         mouse: typed.screen.mouse,
         names: match &typed.screen.names {
@@ -157,6 +163,27 @@ fn build(typed: Typed, surroundings: &Surroundings) -> Result<Config, String> {
         screen,
         output: Output { format, path, secure: typed.screen.secure, redact, push },
         file: None,
+    })
+}
+
+/// Returns which colours are used. What the user asks for holds whatever the environment says.
+fn color(screen: &ScreenOptions, surroundings: &Surroundings) -> Result<ColorDepth, String> {
+    const WORDS: [(&str, Option<ColorDepth>); 5] = [
+        ("auto", None),
+        ("never", Some(ColorDepth::None)),
+        ("16", Some(ColorDepth::Ansi)),
+        ("256", Some(ColorDepth::Indexed)),
+        ("true", Some(ColorDepth::True)),
+    ];
+    let asked = match &screen.color {
+        Some(text) => values::word("--color", text, &WORDS, |(word, _)| word)?.1,
+        None => None,
+    };
+    Ok(match asked {
+        _ if screen.no_color => ColorDepth::None,
+        Some(depth) => depth,
+        None if surroundings.no_color || surroundings.dumb => ColorDepth::None,
+        None => surroundings.colors,
     })
 }
 

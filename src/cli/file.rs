@@ -72,6 +72,8 @@ const KEYS: &[Key] = &[
     key("max-lines", Kind::Number, Jobs::Sampling),
     key("sort", Kind::Text, Jobs::Live),
     key("names", Kind::Text, Jobs::Screen),
+    key("theme", Kind::Text, Jobs::Screen),
+    key("color", Kind::Number, Jobs::Screen),
     key("no-color", Kind::Flag, Jobs::Screen),
     key("ascii", Kind::Flag, Jobs::Screen),
     key("unicode", Kind::Flag, Jobs::Screen),
@@ -79,9 +81,10 @@ const KEYS: &[Key] = &[
 ];
 
 /// Keys that give way to another option of the command line.
-const GIVES_WAY: [(&str, &str); 4] = [
+const GIVES_WAY: [(&str, &str); 5] = [
     ("window", "cumulative"),
     ("skip-daemon", "check-deadlock"),
+    ("no-color", "color"),
     ("ascii", "unicode"),
     ("unicode", "ascii"),
 ];

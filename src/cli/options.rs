@@ -475,6 +475,12 @@ pub struct PushOptions {}
 #[derive(Args, Clone, PartialEq, Debug, Default)]
 #[command(next_help_heading = "Screen and files")]
 pub struct ScreenOptions {
+    /// dark, light, color-blind [dark]
+    #[arg(long, value_name = "THEME")]
+    pub theme: Option<String>,
+    /// Colours: auto, never, 16, 256, true [auto]
+    #[arg(long, value_name = "WHEN")]
+    pub color: Option<String>,
     /// No colours (also NO_COLOR, TERM=dumb)
     #[arg(long)]
     pub no_color: bool,
@@ -511,8 +517,10 @@ pub struct AgainstOption {
 /// Returns the definitions as they are parsed and printed.
 pub fn definitions() -> clap::Command {
     const LIVE: [&str; 2] = ["open", "demo"];
-    const SCREEN: [&str; 8] =
-        ["no_color", "ascii", "unicode", "mouse", "sort", "names", "secure", "config"];
+    const SCREEN: [&str; 10] = [
+        "theme", "color", "no_color", "ascii", "unicode", "mouse", "sort", "names", "secure",
+        "config",
+    ];
     /// clap's own template, without its blank lines between sections.
     const TEMPLATE: &str = "{about}\n\nUsage: {usage}\n\n{options}{after-help}\n";
     /// Subcommands that write fewer formats than the others.

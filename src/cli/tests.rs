@@ -17,6 +17,7 @@ const TERMINAL: Surroundings = Surroundings {
     stdout_is_terminal: true,
     no_color: false,
     dumb: false,
+    colors: ColorDepth::Ansi,
     not_utf8: false,
     redact_key: None,
     push_token: None,
@@ -91,7 +92,8 @@ fn nothing_but_a_pid_is_the_live_view_at_its_defaults() {
     assert_eq!(config.sampling.capture, CaptureChoice::Auto);
     assert_eq!(config.settings.range, Range::Rolling(30 * SECOND));
     assert_eq!(config.settings.metric, Metric::Wall);
-    assert!(config.screen.color && !config.screen.ascii && !config.screen.mouse);
+    assert_eq!(config.screen.color, ColorDepth::Ansi);
+    assert!(!config.screen.ascii && !config.screen.mouse);
     assert!(!config.settings.idle && !config.output.secure);
 }
 
@@ -461,9 +463,32 @@ fn a_doctor_is_asked_about_this_machine_or_one_process() {
 
 #[test]
 fn colours_are_off_where_they_are_not_wanted() {
-    assert!(!on(&TERMINAL, "--no-color").screen.color);
-    assert!(!on(&Surroundings { no_color: true, ..TERMINAL }, "").screen.color);
-    assert!(!on(&Surroundings { dumb: true, ..TERMINAL }, "").screen.color);
+    let color = |surroundings: &Surroundings, line| on(surroundings, line).screen.color;
+    let (forbidden, dumb) =
+        (Surroundings { no_color: true, ..TERMINAL }, Surroundings { dumb: true, ..TERMINAL });
+    for (surroundings, line, depth) in [
+        (&TERMINAL, "--no-color", ColorDepth::None),
+        (&TERMINAL, "--no-color --color 256", ColorDepth::None),
+        (&TERMINAL, "--color never", ColorDepth::None),
+        (&TERMINAL, "--color true", ColorDepth::True),
+        (&TERMINAL, "--color auto", ColorDepth::Ansi),
+        (&forbidden, "", ColorDepth::None),
+        (&forbidden, "--color 16", ColorDepth::Ansi),
+        (&dumb, "", ColorDepth::None),
+    ] {
+        assert_eq!(color(surroundings, line), depth, "{line}");
+    }
+    for (colors, terminal, depth) in [
+        ("", "xterm", ColorDepth::Ansi),
+        ("", "xterm-256color", ColorDepth::Indexed),
+        ("truecolor", "xterm-256color", ColorDepth::True),
+        ("24bit", "", ColorDepth::True),
+        ("", "xterm-direct", ColorDepth::True),
+        ("yes", "linux", ColorDepth::Ansi),
+    ] {
+        let variable = |name: &str| if name == "TERM" { terminal } else { colors }.to_owned();
+        assert_eq!(super::colors(variable), depth, "{colors} {terminal}");
+    }
 }
 
 #[test]

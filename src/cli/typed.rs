@@ -73,6 +73,8 @@ pub fn typed(line: CommandLine, surroundings: &Surroundings) -> Result<Typed, St
     let mut typed = of_subcommand(subcommand, surroundings)?;
     // A shell alias may hold them before the subcommand.
     let screen = &mut typed.screen;
+    screen.theme = screen.theme.take().or(outer.theme);
+    screen.color = screen.color.take().or(outer.color);
     screen.no_color |= outer.no_color;
     screen.mouse |= outer.mouse;
     screen.secure |= outer.secure;

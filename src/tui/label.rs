@@ -170,7 +170,7 @@ pub fn put_found(
 mod tests {
     use super::*;
     use crate::app::AppConfig;
-    use crate::config::{Names, Screen};
+    use crate::config::Screen;
     use crate::model::projection::{Lock, MainHolder, WaitedFor};
     use ratatui::buffer::Buffer;
     use ratatui::layout::Rect;
@@ -190,8 +190,7 @@ mod tests {
         let inner = Location::named(inner, FrameKind::Java);
         let label = Label { outer: Vec::new(), name: &name, inner: Some(&inner), lock, is_entry };
         let app = AppState::new(AppConfig::default());
-        let theme =
-            Theme::new(&Screen { color: false, ascii: false, mouse: false, names: Names::Short });
+        let theme = Theme::new(&Screen::default());
         let area = Rect::new(0, 0, cells, 1);
         let mut buffer = Buffer::empty(area);
         let mut pen = Pen::new(&mut buffer, area, 0);

@@ -18,7 +18,8 @@
 //! footer     focus, ignore, ... and how much they hide
 //!            keys, or a message; over it prompts (overlay)
 //! help, picker, overlay    pages and boxes of their own
-//! theme, text, columns     colours and glyphs; cells and figures; which columns fit
+//! theme, palette           what is drawn how; its colours on this terminal
+//! text, columns            cells and figures; which columns fit
 //! terminal, input, escape, pacer    taking the terminal, the keyboard, split sequences,
 //!                                   when to draw
 //! ```
@@ -41,6 +42,7 @@ mod help;
 mod history;
 mod methods;
 mod overlay;
+mod palette;
 mod picker;
 mod text;
 mod threads;

@@ -154,6 +154,13 @@ impl Screen {
         self.resume()
     }
 
+    /// Takes mouse events, or no more: then the terminal selects text with the mouse.
+    pub fn use_mouse(&mut self, taken: bool) -> io::Result<()> {
+        self.mouse = taken;
+        let out = self.terminal.backend_mut();
+        if taken { execute!(out, EnableMouseCapture) } else { execute!(out, DisableMouseCapture) }
+    }
+
     /// Copies `text` to the clipboard of the user's own terminal, also over ssh (OSC 52).
     pub fn copy(&mut self, text: &str) -> io::Result<()> {
         let out = self.terminal.backend_mut();

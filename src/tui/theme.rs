@@ -4,6 +4,7 @@
 use jiff::tz::TimeZone;
 use ratatui::style::{Color, Modifier, Style};
 
+use super::palette::Palette;
 use crate::app::Severity;
 use crate::config::Screen;
 use crate::model::facts::snapshot::Session;
@@ -15,7 +16,7 @@ use crate::model::vocabulary::state::State;
 /// How everything is drawn.
 #[derive(Clone, Debug)]
 pub struct Theme {
-    pub color: bool,
+    pub palette: Palette,
     pub glyphs: &'static Glyphs,
     zone: TimeZone,
 }
@@ -86,7 +87,11 @@ impl Theme {
     }
 
     pub fn with_zone(screen: &Screen, zone: TimeZone) -> Theme {
-        Theme { color: screen.color, glyphs: if screen.ascii { &ASCII } else { &UNICODE }, zone }
+        Theme {
+            palette: Palette::new(screen),
+            glyphs: if screen.ascii { &ASCII } else { &UNICODE },
+            zone,
+        }
     }
 
     /// Returns whether only ASCII may be written.
@@ -94,9 +99,9 @@ impl Theme {
         std::ptr::eq(self.glyphs, &raw const ASCII)
     }
 
-    /// Returns the style in colour, or plain.
+    /// Returns the style in colour, or plain. `color` is that of a dark terminal with 16 colours.
     fn ink(&self, color: Color) -> Style {
-        if self.color { Style::new().fg(color) } else { Style::new() }
+        self.palette.color(color).map_or_else(Style::new, |color| Style::new().fg(color))
     }
 
     pub fn plain(&self) -> Style {
@@ -119,7 +124,7 @@ impl Theme {
     /// colour too.
     pub fn selected(&self) -> Style {
         let style = Style::new().add_modifier(Modifier::REVERSED).remove_modifier(Modifier::DIM);
-        if self.color { style.fg(Color::Reset) } else { style }
+        if self.palette.has_colors() { style.fg(Color::Reset) } else { style }
     }
 
     pub fn key(&self) -> Style {
@@ -231,3 +236,6 @@ impl Theme {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

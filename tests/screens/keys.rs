@@ -2,6 +2,7 @@
 
 use ratatui::style::Color;
 use regex::Regex;
+use sampletop::config::Names;
 use sampletop::model::facts::snapshot::Deadlock;
 use sampletop::model::projection::settings::Filter;
 use sampletop::model::vocabulary::frame::ThreadKey;
@@ -520,6 +521,14 @@ fn what_is_chosen_is_saved() {
         (Duration::from_secs(300), Duration::from_millis(20))
     );
     assert_eq!((choices.names, choices.mouse), (Names::Full, false));
+    // The mouse, as it is switched.
+    live.press("YW");
+    let [.., Effect::UseMouse(true), Effect::SaveChoices(choices)] = &live.effects[..] else {
+        panic!("{:?}", live.effects)
+    };
+    assert!(choices.mouse);
+    live.press("Y");
+    assert!(matches!(live.effects.last(), Some(Effect::UseMouse(false))));
     // Without a rolling range the window is the last one.
     live.press("rW");
     let Some(Effect::SaveChoices(choices)) = live.effects.last() else { panic!("none") };

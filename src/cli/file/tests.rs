@@ -5,7 +5,7 @@ use regex::Regex;
 
 use super::*;
 use crate::cli::parse_in;
-use crate::config::{CaptureChoice, Choices, Config, Names};
+use crate::config::{CaptureChoice, Choices, ColorDepth, Config, Names};
 use crate::config_file::choices::put_into;
 use crate::exit_code::ExitCode;
 use crate::model::projection::settings::{
@@ -30,6 +30,7 @@ impl Home {
         let words = std::iter::once("sampletop").chain(line.split_whitespace());
         let surroundings = Surroundings {
             stdout_is_terminal: true,
+            colors: ColorDepth::Ansi,
             config_path: Some(self.path.clone()),
             ..Surroundings::default()
         };
@@ -173,9 +174,10 @@ fn another_file_can_be_named_and_must_exist() {
 fn flags_are_switched_off_by_their_value() {
     let home = home("ascii = true\nno-color = true\n");
     let screen = home.config("-p 7").screen;
-    assert!(screen.ascii && !screen.color);
+    assert_eq!((screen.ascii, screen.color), (true, ColorDepth::None));
     let screen = home.config("--no-color=false --unicode -p 7").screen;
-    assert!(!screen.ascii && screen.color);
+    assert_eq!((screen.ascii, screen.color), (false, ColorDepth::Ansi));
+    assert_eq!(home.config("--color 256 -p 7").screen.color, ColorDepth::Indexed);
     assert!(home.parse("-p 7 --idle=1").expect_err("no value").contains("takes no value"));
     assert!(home.config("-p 7 --idle=true").settings.idle);
     // Values of other options are not such flags.

@@ -16,7 +16,7 @@ fn options_stand_behind_their_subcommand() {
         assert!(refused(&PIPE, line).contains("stand behind it"), "{line}");
     }
     // Except the screen options, which stand in aliases.
-    assert!(!on(&TERMINAL, "--no-color --ascii open x").screen.color);
+    assert_eq!(on(&TERMINAL, "--no-color --ascii open x").screen.color, ColorDepth::None);
     assert!(on(&TERMINAL, "--no-color --ascii open x").screen.ascii);
     assert!(!on(&TERMINAL, "--ascii open x --unicode").screen.ascii);
     assert!(on(&PIPE, "--secure record -p 7").output.secure);

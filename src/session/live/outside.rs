@@ -34,6 +34,8 @@ pub trait Terminal {
     fn resume(&mut self) -> io::Result<()>;
     /// Stops this process until it is continued.
     fn suspend(&mut self) -> io::Result<()>;
+    /// Takes mouse events, or no more.
+    fn use_mouse(&mut self, taken: bool) -> io::Result<()>;
     /// Copies text to the user's clipboard.
     fn copy(&mut self, text: &str) -> io::Result<()>;
 }
@@ -57,6 +59,10 @@ impl Terminal for Screen {
 
     fn suspend(&mut self) -> io::Result<()> {
         Screen::suspend(self)
+    }
+
+    fn use_mouse(&mut self, taken: bool) -> io::Result<()> {
+        Screen::use_mouse(self, taken)
     }
 
     fn copy(&mut self, text: &str) -> io::Result<()> {

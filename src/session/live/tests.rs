@@ -49,6 +49,9 @@ impl Terminal for FakeTerminal {
     fn suspend(&mut self) -> io::Result<()> {
         self.log("suspend")
     }
+    fn use_mouse(&mut self, taken: bool) -> io::Result<()> {
+        self.log(&format!("mouse {taken}"))
+    }
     fn copy(&mut self, text: &str) -> io::Result<()> {
         self.log(&format!("copy {text}"))
     }
@@ -244,11 +247,11 @@ fn keys_reach_the_sampler_and_the_terminal() {
     let terminal = vec![key(Key::Ctrl('l')), key(Key::Ctrl('z')), Message::Continued];
     let erase = (0..8).map(|_| key(Key::Backspace)).collect();
     let interval = [vec![snapshot(1)], keys("d"), erase, keys("20ms"), vec![key(Key::Enter)]];
-    let script = joined([terminal, joined(interval), keys("q")]);
+    let script = joined([terminal, keys("YY"), joined(interval), keys("q")]);
     let (code, log) = Played::watching().run(script);
     assert!(is_success(&code), "{code:?}");
-    assert_eq!(log[..3], ["redraw", "suspend", "resume"]);
-    assert!(log[3..].contains(&"interval 20ms".to_owned()), "{log:?}");
+    assert_eq!(log[..5], ["redraw", "suspend", "resume", "mouse true", "mouse false"]);
+    assert!(log[5..].contains(&"interval 20ms".to_owned()), "{log:?}");
 }
 
 #[test]

@@ -367,6 +367,7 @@ impl Live<'_> {
                     self.save_choices(*choices);
                     Ok(())
                 }
+                Effect::UseMouse(taken) => self.terminal.use_mouse(taken),
                 Effect::SetInterval(interval) => {
                     self.with_watch(|watch| watch.set_interval(interval));
                     Ok(())
