@@ -7,6 +7,7 @@ use super::filters::Dialog;
 use super::flame::Move;
 use super::keymap::{Action, Place};
 use super::list::{List, Step};
+use super::looked_up::LookedUp;
 use super::pane::Pane;
 use super::picker::Refusal;
 use super::prompt::{Ask, Prompt, Question};
@@ -15,7 +16,7 @@ use super::time_range;
 use super::view::View;
 use super::wakers::{self, Wakers};
 use super::{AppState, Overlay, WiderSearch, insight};
-use crate::config::Choices;
+use crate::config::{Choices, Wanted};
 use crate::model::projection::settings::{Level, Metric, Range, RollUp, SortColumn};
 
 /// Windows are at least this; at most a day.
@@ -192,6 +193,18 @@ impl AppState {
                 }
             }
             Action::Pick => return self.pick(),
+            Action::Mark => {
+                let rows = self.picker_rows();
+                if let Some(Err(Refusal::Full)) = self.picker.as_mut().map(|p| p.mark(rows)) {
+                    self.say(format!("at most {} processes are watched at once", Wanted::AT_ONCE));
+                }
+            }
+            Action::ProcessTree => {
+                let rows = self.picker_rows();
+                self.picker.iter_mut().for_each(|picker| picker.toggle_tree(rows));
+            }
+            Action::ColumnLeft => self.sort_processes(-1),
+            Action::ColumnRight => self.sort_processes(1),
             Action::Refresh => {
                 let rows = self.picker_rows();
                 if let Some(picker) = &mut self.picker {
@@ -216,12 +229,15 @@ impl AppState {
                 let pending = self.time_cursor.is_some_and(|cursor| !cursor.is_range);
                 if self.overlay.take().is_none() {
                     let in_timeline = self.view.pane == Pane::Timeline;
+                    let in_flame = self.view.pane == Pane::Flame;
                     match pending {
                         true => self.time_cursor = None,
                         false if in_timeline && self.zoom_back() => {}
                         false if self.view.search.take().is_some() => {}
-                        false if self.view.pane == Pane::Flame => {
-                            self.view.zoom_out_fully(rows);
+                        false if in_flame && self.view.zoom_out_fully(rows) => {}
+                        // The list of processes that this session began with.
+                        false if self.is_picked() => {
+                            self.overlay = Some(Overlay::Ask(Ask::PickAgain));
                         }
                         false => {}
                     }
@@ -444,25 +460,51 @@ impl AppState {
 
     fn pick(&mut self) -> Vec<Effect> {
         let Some(picker) = &self.picker else { return Vec::new() };
-        let pid = match picker.pick(self.now) {
-            Ok(pid) => pid,
+        let pids = match picker.pick(self.now) {
+            Ok(pids) => pids,
             Err(Refusal::Moved) => {
                 self.say(
                     "the list has just changed: check the selected process, then press Enter again",
                 );
                 return Vec::new();
             }
-            Err(Refusal::NoMatch) => {
+            Err(Refusal::NoMatch | Refusal::Full) => {
                 self.say("no process matches: nothing to watch");
                 return Vec::new();
             }
         };
         self.picker = None;
+        self.forget_session();
+        vec![Effect::Attach(pids)]
+    }
+
+    /// Returns whether a process was picked from the list.
+    fn is_picked(&self) -> bool {
+        self.config.pick && self.picker.is_none()
+    }
+
+    /// Forgets what was seen; what the user chose stays.
+    pub(super) fn forget_session(&mut self) {
         self.view = View::new(self.view.settings.clone(), self.view.names());
-        self.newest = None;
-        self.held = None;
+        // Other ranges are parts of this session's time.
+        if !matches!(
+            self.view.settings.range,
+            Range::Rolling(_) | Range::Cumulative { since: None }
+        ) {
+            self.view.settings.range = Range::Rolling(self.window);
+        }
+        self.before_mark = None;
+        (self.newest, self.held, self.wakers) = (None, None, None);
+        (self.frozen, self.ptrace_helps) = (false, false);
+        (self.time_cursor, self.before_cursor) = (None, None);
+        self.looked_up = LookedUp::default();
+        self.waits.clear();
         self.ask_nothing();
-        vec![Effect::Attach(pid)]
+    }
+
+    fn sort_processes(&mut self, step: isize) {
+        let (width, rows) = (self.width, self.picker_rows());
+        self.picker.iter_mut().for_each(|picker| picker.sort_beside(step, width, rows));
     }
 }
 

@@ -79,6 +79,8 @@ pub enum Input {
     Waits(Vec<Answer>),
     /// The processes that can be picked; the result of [`Effect::Refresh`].
     Processes(Vec<ProcessRow>),
+    /// The session was ended, see [`Effect::Detach`]. The picker returns.
+    Detached,
     /// Attaching to the picked process failed: one sentence. The picker returns.
     AttachFailed(String),
     /// The ptrace backend would show more than the present one (or no longer would).
@@ -152,15 +154,22 @@ pub struct Counted {
 }
 
 /// One process of the picker.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct ProcessRow {
     pub pid: u32,
+    /// Start time; with `pid` its identity.
+    pub start: u64,
+    pub parent: u32,
     pub user: String,
     pub command: String,
     pub threads: u32,
     /// Recent CPU use, percent of one core; `None` before the second reading.
     pub cpu_percent: Option<f64>,
+    /// Resident memory, bytes.
+    pub memory: u64,
     pub runtime: &'static str,
+    /// Its systemd unit or container; empty if it is in none.
+    pub place: String,
 }
 
 /// A task for the session.
@@ -201,8 +210,10 @@ pub enum Effect {
     Redraw,
     /// Copy this to the terminal's clipboard (OSC 52).
     Copy(String),
-    /// Watch this process; snapshots or [`Input::AttachFailed`] follow.
-    Attach(u32),
+    /// Watch these processes; snapshots or [`Input::AttachFailed`] follow.
+    Attach(Vec<u32>),
+    /// End this session as quitting does, then send [`Input::Detached`] and the list of processes.
+    Detach,
     /// Read the list of processes again.
     Refresh,
 }

@@ -78,6 +78,10 @@ pub enum Action {
     SaveChoices,
     UseMouse,
     Pick,
+    Mark,
+    ProcessTree,
+    ColumnLeft,
+    ColumnRight,
     Refresh,
     Quit,
     Help,
@@ -191,10 +195,12 @@ impl Binding {
         self.places.contains(&place)
     }
 
-    /// Returns the keys of this binding at `place`. In the process picker, characters are text.
+    /// Returns the keys of this binding at `place`. In the process picker, characters are text, but
+    /// for the space.
     fn keys_at(&self, place: Place) -> impl Iterator<Item = Key> {
         let valid = self.is_valid(place);
-        let is_text = move |key: &Key| place == Place::Picker && matches!(key, Key::Char(_));
+        let is_text =
+            move |key: &Key| place == Place::Picker && matches!(key, Key::Char(c) if *c != ' ');
         self.keys.iter().copied().filter(move |key| valid && !is_text(key))
     }
 
@@ -275,8 +281,12 @@ pub const TABLE: &[Binding] = &[
     bind(&[Char('d')], Action::Interval, VIEWS, TIME, "sampling interval, 1ms to 10s"),
     bind(&[Char('X')], Action::StopSampling, VIEWS, TIME, "stop sampling (asks), or go on; the gap is marked"),
     bind(&[Char('p')], Action::UsePtrace, VIEWS, TIME, "where offered: also sample running threads by stopping each for microseconds (asks)"),
-    bind(&[Key::Enter], Action::Pick, PICKER, PROGRAM, "watch the process").hint(1, "watch"),
-    bind(&[Key::F(5)], Action::Refresh, PICKER, PROGRAM, "read the list of processes again, heaviest first").hint(2, "refresh"),
+    bind(&[Key::Enter], Action::Pick, PICKER, PROGRAM, "watch the process, or those that are marked").hint(1, "watch"),
+    bind(&[Char(' ')], Action::Mark, PICKER, PROGRAM, "mark the process, to watch several together; again: not").hint(3, "mark"),
+    bind(&[Ctrl('t'), Key::F(4)], Action::ProcessTree, PICKER, PROGRAM, "children below their parents, or all processes in one order").hint(4, "tree"),
+    bind(&[Key::Left], Action::ColumnLeft, PICKER, PROGRAM, "sort processes by the column to the left").hint(5, "sort"),
+    bind(&[Key::Right], Action::ColumnRight, PICKER, PROGRAM, "sort processes by the column to the right"),
+    bind(&[Key::F(5)], Action::Refresh, PICKER, PROGRAM, "read the list of processes again, and sort it again").hint(2, "refresh"),
     bind(&[Char('x')], Action::Export, VIEWS, PROGRAM, "save a report and all history: sampletop-HOST-PID-UTC.txt, .sampletop").hint(4, "save"),
     bind(&[Char('W')], Action::SaveChoices, VIEWS, PROGRAM, "save what is chosen (metric, groups, filters, rules, ...) in the configuration file"),
     bind(&[Char('y')], Action::CopyStack, VIEWS, PROGRAM, "copy the row's stack to the clipboard of your terminal (OSC 52)"),
@@ -284,7 +294,7 @@ pub const TABLE: &[Binding] = &[
     bind(&[Char('?'), Char('h'), Key::F(1)], Action::Help, LISTS, PROGRAM, "this help, or back").hint(0, "help"),
     bind(&[Ctrl('l')], Action::Redraw, LISTS, PROGRAM, "draw the screen again"),
     bind(&[Ctrl('z')], Action::Suspend, LISTS, PROGRAM, "suspend sampletop (fg continues)"),
-    bind(&[Key::Esc], Action::Escape, LISTS, PROGRAM, "leave a prompt, dialog, help, zoom, time cursor or search; never quits, keeps filters"),
+    bind(&[Key::Esc], Action::Escape, LISTS, PROGRAM, "leave a prompt, dialog, help, zoom, time cursor, search; then back to the list (asks)"),
     bind(&[Char('q')], Action::Quit, NOT_PICKER, PROGRAM, "quit (in help: back)").hint(1, "quit"),
     bind(&[Ctrl('c')], Action::Interrupt, LISTS, PROGRAM, "leave a prompt, else quit").hint(15, "quit"),
 ];

@@ -5,7 +5,7 @@
 //! event      inputs (keys, snapshots, results) and outputs (effects)
 //! keymap     the one table of keys        key, line_edit   single keys and a line of text
 //! view, expanding   what is displayed: snapshot, settings, projection, rows; opening rows
-//! actions, display_keys, prompt_keys   what keys do
+//! actions, display_keys, prompt_keys, mouse   what keys and the mouse do
 //! selection, opening   what is under the cursor, and what Enter does with it
 //! baseline, comparing   what the range is compared with; the keys for that
 //! changes, change_rows, change_columns   the views of the comparison
@@ -13,7 +13,8 @@
 //! row_path, rows, list, keyed_list  expansion and selection by path; rows of the tree; scrolling
 //! pane       which view is displayed; method_list, call_graph, walking, thread_list, timeline,
 //!            wait_list, wait_words   the views
-//! prompt, filters, picker, help   drawn over the view
+//! prompt, filters, help   drawn over the view
+//! picker, process_order   the list of processes
 //! explain, insight, title         the line about the selected row; those of the header
 //! short_names  names of functions in rows
 //! history_line, time_cursor, time_range, zoom   the history line; going to a part of history
@@ -50,9 +51,11 @@ pub mod line_edit;
 pub mod list;
 mod looked_up;
 pub mod method_list;
+mod mouse;
 mod opening;
 pub mod pane;
 pub mod picker;
+pub mod process_order;
 pub mod projectors;
 pub mod prompt;
 mod prompt_keys;
@@ -85,7 +88,7 @@ pub use event::{
     AppConfig, Counted, Effect, Input, ProcessRow, Projected, READ_WITHIN, Request, Severity,
 };
 use filters::{Dialog, Outcome};
-use key::{Key, Mouse, MouseKind};
+use key::Key;
 use keymap::Place;
 use layout::Layout;
 use list::{List, Step};
@@ -114,9 +117,6 @@ pub enum Overlay {
     /// The page of [`AppState::wakers`].
     Wakers(List),
 }
-
-/// Rows that one step of the mouse wheel scrolls.
-const WHEEL: usize = 3;
 
 /// The complete state of the live view.
 pub struct AppState {
@@ -282,6 +282,10 @@ impl AppState {
                 if let Some(picker) = &mut self.picker {
                     picker.set(rows, self.now, height);
                 }
+            }
+            Input::Detached => {
+                self.picker = Some(Picker::default());
+                self.forget_session();
             }
             Input::AttachFailed(error) => {
                 let picker = self.picker.get_or_insert_default();
@@ -484,43 +488,7 @@ impl AppState {
         usize::from(self.height.saturating_sub(1)).max(1)
     }
 
-    fn mouse(&mut self, mouse: Mouse) -> Vec<Effect> {
-        match mouse.kind {
-            MouseKind::WheelUp => self.step(Step::Up(WHEEL)),
-            MouseKind::WheelDown => self.step(Step::Down(WHEEL)),
-            MouseKind::Press => self.press(mouse),
-        }
-        Vec::new()
-    }
-
-    /// Handles a mouse press: selects the row; expands or collapses it if it is selected already.
-    /// On a column's title: sorts by it, or the other way round.
-    fn press(&mut self, mouse: Mouse) {
-        let layout = self.layout();
-        if self.overlay.is_some() {
-            return;
-        }
-        if let Some(picker) = &mut self.picker {
-            let row = usize::from(mouse.row).wrapping_sub(2).wrapping_add(picker.list.top);
-            if mouse.row >= 2 && row < picker.rows.len() {
-                picker.press(row);
-            }
-            return;
-        }
-        if layout.history() == Some(mouse.row) {
-            return self.press_history(mouse.column);
-        }
-        if layout.titles > 0 && mouse.row == layout.header {
-            return self.sort_by_title(mouse.column);
-        }
-        let line = mouse.row.wrapping_sub(layout.rows_from());
-        if mouse.row >= layout.rows_from() && line < layout.rows {
-            let cell = (usize::from(line), mouse.column);
-            self.view.press(cell, usize::from(layout.rows));
-        }
-    }
-
-    fn step(&mut self, step: Step) {
+    pub(super) fn step(&mut self, step: Step) {
         let rows = usize::from(self.layout().rows);
         let picker_rows = self.picker_rows();
         if matches!(self.overlay, Some(Overlay::Help(_) | Overlay::Wakers(_))) {

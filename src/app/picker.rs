@@ -1,4 +1,5 @@
-//! The process picker, shown where no target was named. Typed text filters it.
+//! The process picker, shown where no target was named. Typed text filters it, and several
+//! processes can be marked.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -7,20 +8,27 @@ use super::event::ProcessRow;
 use super::key::Key;
 use super::line_edit::LineEdit;
 use super::list::{List, Step};
+use super::process_order::{self, Column, Line};
+use crate::config::Wanted;
 
 /// Time during which Enter does nothing after the process under the cursor changed by itself: the
 /// user may have aimed at the previous one.
 const SETTLES_IN: Duration = Duration::from_millis(300);
 
-/// Sorted by weight until the user moves or types. From then on rows keep their order, and new
+/// Sorted by a column until the user moves or types. From then on rows keep their order, and new
 /// processes are appended.
 #[derive(Clone, Debug, Default)]
 pub struct Picker {
     /// All processes, in order.
     all: Vec<ProcessRow>,
-    /// Those that match the filter, in the same order.
-    pub rows: Vec<ProcessRow>,
+    /// Those that match the filter, in the same order; as a tree also their ancestors.
+    pub rows: Vec<Line>,
     pub list: List,
+    pub column: Column,
+    /// Children stand below their parents.
+    pub is_tree: bool,
+    /// Processes to watch together, with their start times.
+    marked: HashMap<u32, u64>,
     /// The filter. Empty: all rows match.
     filter: LineEdit,
     /// `/` was typed: the filter is shown even while it is empty.
@@ -40,13 +48,15 @@ pub struct Picker {
 pub enum Refusal {
     NoMatch,
     Moved,
+    /// As many are marked as can be watched at once.
+    Full,
 }
 
 impl Picker {
     /// Sets the list that was read at `now`.
     pub fn set(&mut self, mut rows: Vec<ProcessRow>, now: Duration, height: usize) {
         let under = self.under();
-        rows.sort_by(by_weight);
+        rows.sort_by(|a, b| self.column.compare(a, b));
         if self.selected.is_some() || self.is_filtered() {
             let places: HashMap<u32, usize> =
                 self.all.iter().enumerate().map(|(at, row)| (row.pid, at)).collect();
@@ -54,6 +64,8 @@ impl Picker {
         }
         self.all = rows;
         self.known = true;
+        let starts: HashMap<u32, u64> = self.all.iter().map(|row| (row.pid, row.start)).collect();
+        self.marked.retain(|pid, start| starts.get(pid) == Some(start));
         self.narrow();
         let cursor = match self.selected {
             None => 0,
@@ -67,9 +79,52 @@ impl Picker {
         }
     }
 
-    /// Sorts by weight again; the selected process stays selected.
+    /// Sorts by the column again; the selected process stays selected.
     pub fn sort(&mut self, height: usize) {
-        self.all.sort_by(by_weight);
+        self.all.sort_by(|a, b| self.column.compare(a, b));
+        self.reorder(height);
+    }
+
+    /// Sorts by the column beside the present one, of those on a screen of this width.
+    pub fn sort_beside(&mut self, step: isize, width: u16, height: usize) {
+        self.column = self.column.beside(step, width);
+        self.sort(height);
+    }
+
+    /// Shows children below their parents, or all processes in one order.
+    pub fn toggle_tree(&mut self, height: usize) {
+        self.is_tree = !self.is_tree;
+        self.reorder(height);
+    }
+
+    /// Marks the process under the cursor, or no more, and goes to the next one.
+    pub fn mark(&mut self, height: usize) -> Result<(), Refusal> {
+        let row = self.row_under().ok_or(Refusal::NoMatch)?;
+        let (pid, start) = (row.pid, row.start);
+        if self.marked.remove(&pid).is_none() {
+            if self.marked.len() == Wanted::AT_ONCE {
+                return Err(Refusal::Full);
+            }
+            self.marked.insert(pid, start);
+        }
+        self.step(Step::Down(1), height);
+        Ok(())
+    }
+
+    pub fn is_marked(&self, row: &ProcessRow) -> bool {
+        self.marked.contains_key(&row.pid)
+    }
+
+    pub fn marked(&self) -> usize {
+        self.marked.len()
+    }
+
+    /// Returns the process of a line.
+    pub fn row(&self, line: &Line) -> &ProcessRow {
+        &self.all[line.row]
+    }
+
+    fn reorder(&mut self, height: usize) {
         self.narrow();
         let cursor = self.selected.and_then(|pid| self.place(pid)).unwrap_or(0);
         self.list.follow(cursor, self.rows.len(), height);
@@ -80,6 +135,8 @@ impl Picker {
         match key {
             // As in other lists `/` starts the filter and is no text there.
             Key::Char('/') if !self.open && self.filter.text().is_empty() => self.open = true,
+            // It marks.
+            Key::Char(' ') => return false,
             Key::Char(c) if !c.is_control() => {
                 self.filter.key(key);
                 self.filtered(height);
@@ -105,7 +162,10 @@ impl Picker {
     fn filtered(&mut self, height: usize) {
         self.narrow();
         let kept = self.selected.and_then(|pid| self.place(pid));
-        self.list.follow(kept.unwrap_or(0), self.rows.len(), height);
+        // Not an ancestor, which only stands above what matches.
+        let kept = kept.filter(|at| self.rows[*at].is_match);
+        let first = self.rows.iter().position(|line| line.is_match);
+        self.list.follow(kept.or(first).unwrap_or(0), self.rows.len(), height);
         self.moved = None;
         self.select();
     }
@@ -127,12 +187,18 @@ impl Picker {
         self.selected = self.under();
     }
 
-    /// Returns the process that Enter picks at `now`.
-    pub fn pick(&self, now: Duration) -> Result<u32, Refusal> {
+    /// Returns the processes that Enter picks at `now`: those that are marked, else that under the
+    /// cursor.
+    pub fn pick(&self, now: Duration) -> Result<Vec<u32>, Refusal> {
+        if !self.marked.is_empty() {
+            let mut pids: Vec<u32> = self.marked.keys().copied().collect();
+            pids.sort_unstable();
+            return Ok(pids);
+        }
         let pid = self.under().ok_or(Refusal::NoMatch)?;
         match self.moved {
             Some(moved) if now < moved + SETTLES_IN => Err(Refusal::Moved),
-            _ => Ok(pid),
+            _ => Ok(vec![pid]),
         }
     }
 
@@ -153,32 +219,33 @@ impl Picker {
     fn narrow(&mut self) {
         let text = self.filter.text();
         let any_case = !text.chars().any(char::is_uppercase);
-        let words: Vec<&str> = text.split_whitespace().collect();
-        self.rows = self.all.iter().filter(|row| matches(row, &words, any_case)).cloned().collect();
+        let words: Vec<&str> = text.split([',', ' ']).filter(|word| !word.is_empty()).collect();
+        let is_match = |row: &ProcessRow| matches(row, &words, any_case);
+        self.rows = match self.is_tree {
+            true => process_order::tree(&self.all, is_match),
+            false => process_order::flat(&self.all, is_match),
+        };
     }
 
     fn place(&self, pid: u32) -> Option<usize> {
-        self.rows.iter().position(|row| row.pid == pid)
+        self.rows.iter().position(|line| self.row(line).pid == pid)
     }
 
     fn under(&self) -> Option<u32> {
-        self.rows.get(self.list.cursor).map(|row| row.pid)
+        self.row_under().map(|row| row.pid)
+    }
+
+    fn row_under(&self) -> Option<&ProcessRow> {
+        self.rows.get(self.list.cursor).map(|line| self.row(line))
     }
 }
 
-fn by_weight(a: &ProcessRow, b: &ProcessRow) -> std::cmp::Ordering {
-    let cpu = |row: &ProcessRow| row.cpu_percent.unwrap_or(0.0);
-    cpu(b).total_cmp(&cpu(a)).then(b.threads.cmp(&a.threads)).then(a.pid.cmp(&b.pid))
-}
-
-/// Returns whether every word is in the command line or the pid. Lower-case letters match both
-/// cases, as in a search.
+/// Returns whether every word is in the command line, the pid, the unit or the container.
+/// Lower-case letters match both cases, as in a search.
 fn matches(row: &ProcessRow, words: &[&str], any_case: bool) -> bool {
-    let (pid, command) = (
-        row.pid.to_string(),
-        if any_case { row.command.to_lowercase() } else { row.command.clone() },
-    );
-    words.iter().all(|word| command.contains(word) || pid.contains(word))
+    let cased = |text: &str| if any_case { text.to_lowercase() } else { text.to_owned() };
+    let texts = [row.pid.to_string(), cased(&row.command), cased(&row.place)];
+    words.iter().all(|word| texts.iter().any(|text| text.contains(word)))
 }
 
 #[cfg(test)]
@@ -197,6 +264,7 @@ mod tests {
             threads: 1,
             cpu_percent: Some(cpu),
             runtime: "native",
+            ..ProcessRow::default()
         }
     }
 
@@ -219,7 +287,7 @@ mod tests {
     }
 
     fn pids(picker: &Picker) -> Vec<u32> {
-        picker.rows.iter().map(|row| row.pid).collect()
+        picker.rows.iter().map(|line| picker.row(line).pid).collect()
     }
 
     fn services() -> Vec<ProcessRow> {
@@ -236,15 +304,15 @@ mod tests {
         assert_eq!(pids(&picker), [2, 1, 3]);
         // Before any key the heaviest is on top.
         picker.set(vec![row(1, 8.0), row(2, 0.0), row(3, 1.0)], ms(1_000), HEIGHT);
-        assert_eq!((pids(&picker), picker.pick(ms(1_400))), (vec![1, 3, 2], Ok(1)));
+        assert_eq!((pids(&picker), picker.pick(ms(1_400))), (vec![1, 3, 2], Ok(vec![1])));
         picker.step(Step::Down(1), HEIGHT);
         picker.set(vec![row(1, 0.0), row(2, 9.0), row(3, 1.0), row(4, 99.0)], ms(2_000), HEIGHT);
-        assert_eq!((pids(&picker), picker.pick(ms(2_000))), (vec![1, 3, 2, 4], Ok(3)));
+        assert_eq!((pids(&picker), picker.pick(ms(2_000))), (vec![1, 3, 2, 4], Ok(vec![3])));
         // A row above it disappears: the cursor follows its process, and Enter need not wait.
         picker.set(vec![row(2, 9.0), row(3, f64::NAN), row(4, 99.0)], ms(3_000), HEIGHT);
-        assert_eq!((pids(&picker), picker.pick(ms(3_000))), (vec![3, 2, 4], Ok(3)));
+        assert_eq!((pids(&picker), picker.pick(ms(3_000))), (vec![3, 2, 4], Ok(vec![3])));
         picker.sort(HEIGHT);
-        assert_eq!(picker.pick(ms(3_000)), Ok(3));
+        assert_eq!(picker.pick(ms(3_000)), Ok(vec![3]));
         assert_eq!(picker.list.cursor, picker.place(3).expect("listed"));
     }
 
@@ -252,27 +320,27 @@ mod tests {
     fn enter_waits_after_the_row_under_the_cursor_changed() {
         let mut picker = of(vec![row(1, 5.0), row(2, 9.0)]);
         assert_eq!(picker.pick(ms(299)), Err(Refusal::Moved), "nothing was there before");
-        assert_eq!(picker.pick(ms(300)), Ok(2));
+        assert_eq!(picker.pick(ms(300)), Ok(vec![2]));
         picker.set(vec![row(1, 50.0), row(2, 9.0)], ms(2_000), HEIGHT);
         assert_eq!(picker.pick(ms(2_001)), Err(Refusal::Moved));
         assert_eq!(picker.pick(ms(2_299)), Err(Refusal::Moved));
-        assert_eq!(picker.pick(ms(2_300)), Ok(1));
+        assert_eq!(picker.pick(ms(2_300)), Ok(vec![1]));
         // The selected process exits, and another one takes its line.
         picker.step(Step::Down(1), HEIGHT);
         picker.set(vec![row(1, 50.0), row(3, 1.0)], ms(4_000), HEIGHT);
         assert_eq!(picker.pick(ms(4_100)), Err(Refusal::Moved));
-        assert_eq!(picker.pick(ms(4_300)), Ok(3));
+        assert_eq!(picker.pick(ms(4_300)), Ok(vec![3]));
         // A movement key makes the intended row certain.
         picker.set(vec![row(1, 50.0), row(4, 1.0)], ms(6_000), HEIGHT);
         picker.step(Step::Up(1), HEIGHT);
-        assert_eq!(picker.pick(ms(6_001)), Ok(1));
+        assert_eq!(picker.pick(ms(6_001)), Ok(vec![1]));
     }
 
     #[test]
     fn typing_filters_at_once() {
         let mut picker = of(services());
         typed(&mut picker, "/srv");
-        assert_eq!((pids(&picker), picker.pick(ms(1))), (vec![210], Ok(210)));
+        assert_eq!((pids(&picker), picker.pick(ms(1))), (vec![210], Ok(vec![210])));
         assert_eq!(picker.filter().map(LineEdit::text), Some("srv"));
         assert!(picker.key(Key::Esc, HEIGHT));
         assert_eq!(pids(&picker), [10, 31, 210]);
@@ -284,7 +352,7 @@ mod tests {
             ("Dep", vec![31]),
             ("DEPOT", vec![]),
             ("/usr/bin", vec![10]),
-            ("java .jar", vec![31]),
+            ("java,.jar", vec![31]),
             ("jqGr?h", vec![]),
             ("10", vec![10, 210]),
         ] {
@@ -306,9 +374,9 @@ mod tests {
         assert!(picker.filter().is_none() && picker.rows.len() == 3);
         picker.step(Step::Last, HEIGHT);
         typed(&mut picker, "s");
-        assert_eq!((pids(&picker), picker.pick(ms(0))), (vec![10, 210], Ok(210)));
+        assert_eq!((pids(&picker), picker.pick(ms(0))), (vec![10, 210], Ok(vec![210])));
         typed(&mut picker, "e");
-        assert_eq!((pids(&picker), picker.pick(ms(0))), (vec![10], Ok(10)));
+        assert_eq!((pids(&picker), picker.pick(ms(0))), (vec![10], Ok(vec![10])));
         // Only `/`, then cancelled.
         picker.key(Key::Esc, HEIGHT);
         typed(&mut picker, "/");
@@ -326,7 +394,7 @@ mod tests {
         rows[1].cpu_percent = Some(400.0);
         rows.push(named(7, "sshd", 500.0));
         picker.set(rows, ms(2_000), HEIGHT);
-        assert_eq!((pids(&picker), picker.pick(ms(2_000))), (vec![10, 210, 7], Ok(10)));
+        assert_eq!((pids(&picker), picker.pick(ms(2_000))), (vec![10, 210, 7], Ok(vec![10])));
     }
 
     #[test]
@@ -343,9 +411,9 @@ mod tests {
     fn a_row_that_is_pressed_can_be_picked_at_once_and_is_followed() {
         let mut picker = of(vec![row(1, 5.0), row(2, 9.0), row(3, 1.0)]);
         picker.press(1);
-        assert_eq!(picker.pick(ms(1)), Ok(1));
+        assert_eq!(picker.pick(ms(1)), Ok(vec![1]));
         picker.set(vec![row(3, 99.0), row(1, 5.0), row(4, 50.0)], ms(9), HEIGHT);
-        assert_eq!((pids(&picker), picker.pick(ms(9))), (vec![1, 3, 4], Ok(1)));
+        assert_eq!((pids(&picker), picker.pick(ms(9))), (vec![1, 3, 4], Ok(vec![1])));
     }
 
     #[test]
@@ -353,9 +421,12 @@ mod tests {
         let mut picker = of((1..=5).map(|pid| row(pid, 0.0)).collect());
         picker.step(Step::Down(2), HEIGHT);
         picker.set([1, 2, 4, 5].map(|pid| row(pid, 0.0)).into(), ms(1_000), HEIGHT);
-        assert_eq!((picker.pick(ms(1_000)), picker.pick(ms(1_300))), (Err(Refusal::Moved), Ok(4)));
+        assert_eq!(
+            (picker.pick(ms(1_000)), picker.pick(ms(1_300))),
+            (Err(Refusal::Moved), Ok(vec![4]))
+        );
         picker.set([4, 5].map(|pid| row(pid, 0.0)).into(), ms(2_000), HEIGHT);
-        assert_eq!(picker.pick(ms(2_000)), Ok(4), "it stays under the cursor");
+        assert_eq!(picker.pick(ms(2_000)), Ok(vec![4]), "it stays under the cursor");
         // No process is left: the list starts anew, heaviest first.
         picker.set(vec![], ms(3_000), HEIGHT);
         assert_eq!(picker.pick(ms(3_300)), Err(Refusal::NoMatch));
@@ -372,9 +443,9 @@ mod tests {
         let mut rows = services();
         rows[1].cpu_percent = Some(400.0);
         picker.set(rows, ms(1_000), HEIGHT);
-        assert_eq!((pids(&picker), picker.pick(ms(1_000))), (vec![10, 210], Ok(210)));
+        assert_eq!((pids(&picker), picker.pick(ms(1_000))), (vec![10, 210], Ok(vec![210])));
         picker.sort(HEIGHT);
-        assert_eq!((pids(&picker), picker.pick(ms(1_000))), (vec![210, 10], Ok(210)));
+        assert_eq!((pids(&picker), picker.pick(ms(1_000))), (vec![210, 10], Ok(vec![210])));
     }
 
     #[test]
@@ -385,7 +456,10 @@ mod tests {
         let mut rows = services();
         rows.push(named(7, "sshd", 0.0));
         picker.set(rows, ms(2_000), HEIGHT);
-        assert_eq!((picker.pick(ms(2_299)), picker.pick(ms(2_300))), (Err(Refusal::Moved), Ok(7)));
+        assert_eq!(
+            (picker.pick(ms(2_299)), picker.pick(ms(2_300))),
+            (Err(Refusal::Moved), Ok(vec![7]))
+        );
     }
 
     #[test]
@@ -401,14 +475,52 @@ mod tests {
         }
         // Words and the whole filter can be deleted too.
         let mut picker = of(services());
-        for (key, left, found) in [(Key::Ctrl('w'), "java ", 1), (Key::Ctrl('u'), "", 3)] {
-            typed(&mut picker, if left.is_empty() { "x" } else { "java xx" });
+        for (key, left, found) in [(Key::Ctrl('w'), "java,", 1), (Key::Ctrl('u'), "", 3)] {
+            typed(&mut picker, if left.is_empty() { "x" } else { "java,xx" });
             assert!(picker.rows.is_empty() && picker.key(key, HEIGHT));
             assert_eq!(
                 (picker.filter().map_or("", LineEdit::text), picker.rows.len()),
                 (left, found)
             );
         }
+    }
+
+    #[test]
+    fn marked_processes_are_picked_together() {
+        let mut picker = of(services());
+        assert_eq!(picker.mark(HEIGHT), Ok(()));
+        assert_eq!((picker.marked(), picker.list.cursor), (1, 1));
+        typed(&mut picker, "shop");
+        assert_eq!(picker.mark(HEIGHT), Ok(()));
+        assert_eq!(picker.pick(ms(0)), Ok(vec![10, 210]), "whatever the filter hides");
+        assert_eq!(picker.mark(HEIGHT), Ok(()));
+        assert_eq!(picker.pick(ms(0)), Ok(vec![10]), "marked again: no more");
+        // Another process has the number now.
+        let mut rows = services();
+        rows[0].start = 7;
+        picker.set(rows, ms(2_000), HEIGHT);
+        assert_eq!((picker.marked(), picker.pick(ms(2_000))), (0, Ok(vec![210])));
+        let mut picker = of((1..100).map(|pid| row(pid, 0.0)).collect());
+        assert!((0..64).all(|_| picker.mark(HEIGHT).is_ok()));
+        assert_eq!(picker.mark(HEIGHT), Err(Refusal::Full));
+        assert_eq!(picker.pick(ms(0)).map(|pids| pids.len()), Ok(64));
+    }
+
+    #[test]
+    fn a_tree_keeps_the_selection_and_a_filter_finds_the_match_below() {
+        let child = |pid, parent| ProcessRow { parent, ..named(pid, "worker", 0.0) };
+        let mut picker = of(vec![named(1, "init", 9.0), child(5, 3), child(3, 1), child(4, 3)]);
+        picker.step(Step::Last, HEIGHT);
+        assert_eq!(picker.pick(ms(0)), Ok(vec![5]));
+        picker.toggle_tree(HEIGHT);
+        assert_eq!((pids(&picker), picker.pick(ms(0))), (vec![1, 3, 4, 5], Ok(vec![5])));
+        picker.key(Key::Esc, HEIGHT);
+        typed(&mut picker, "4");
+        assert_eq!((pids(&picker), picker.pick(ms(0))), (vec![1, 3, 4], Ok(vec![4])));
+        picker.sort_beside(-99, 80, HEIGHT);
+        assert_eq!((picker.column, picker.pick(ms(0))), (Column::Pid, Ok(vec![4])));
+        picker.toggle_tree(HEIGHT);
+        assert_eq!(pids(&picker), [4]);
     }
 
     proptest! {
@@ -446,7 +558,7 @@ mod tests {
                 let expected = match shown {
                     None => Err(Refusal::NoMatch),
                     Some((_, meant)) if now < meant => Err(Refusal::Moved),
-                    Some((pid, _)) => Ok(pid),
+                    Some((pid, _)) => Ok(vec![pid]),
                 };
                 prop_assert_eq!(picker.pick(ms(now)), expected);
             }

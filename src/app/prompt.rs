@@ -46,11 +46,14 @@ pub enum Ask {
     UsePtrace,
     /// `-- COMMAND` still runs.
     Quit,
+    /// End this session, and pick another process.
+    PickAgain,
 }
 
 impl Ask {
     pub fn text(self) -> &'static str {
         match self {
+            Ask::PickAgain => "End this session, and go back to the list of processes? (y/n)",
             Ask::StopSampling => "Stop sampling? The gap is marked. (y/n)",
             Ask::UsePtrace => {
                 "Also stop each running thread for microseconds to read its stack? (y/n)"

@@ -12,6 +12,7 @@ impl AppState {
                 self.say("sampling is stopped; X goes on");
                 vec![Effect::PauseSampling(true)]
             }
+            (Ask::PickAgain, Key::Char('y')) => vec![Effect::Detach],
             (Ask::UsePtrace, Key::Char('y')) => vec![Effect::UsePtrace],
             (Ask::Quit, Key::Char('e')) => vec![Effect::Quit { end_child: true }],
             (Ask::Quit, Key::Char('l')) => vec![Effect::Quit { end_child: false }],

@@ -34,6 +34,48 @@ fn unit_in(path: &str) -> Option<&str> {
     unit.or_else(|| (path != "/" && !path.is_empty()).then_some(path))
 }
 
+/// Characters of a container's id that are shown, as by `docker ps`.
+const ID_SHOWN: usize = 12;
+/// Length of a container's id: a SHA-256 in hexadecimal.
+const ID_LENGTH: usize = 64;
+
+/// Returns the container of `pid` as `docker:1a2b3c4d5e6f`, else its systemd unit; empty if it is
+/// in none.
+pub fn place_of(pid: u32) -> String {
+    let Some(groups) = read(&format!("/proc/{pid}/cgroup")) else { return String::new() };
+    let unified = path_of(&groups, None).filter(|path| *path != "/");
+    let path = unified.or_else(|| path_of(&groups, Some("name=systemd")));
+    path.map_or_else(String::new, place_in)
+}
+
+fn place_in(path: &str) -> String {
+    if let Some(container) = container_in(path) {
+        return container;
+    }
+    match unit_in(path) {
+        Some(unit) if unit.ends_with(".service") || unit.ends_with(".scope") => {
+            text::clean(unit, UNIT_MAX).into_owned()
+        }
+        _ => String::new(),
+    }
+}
+
+/// Returns the innermost part that is a container's: `docker-ID.scope`, `/docker/ID`,
+/// `/kubepods/.../ID`.
+fn container_in(path: &str) -> Option<String> {
+    let id = |part: &str| {
+        let part = part.strip_suffix(".scope").unwrap_or(part);
+        let start = part.len().checked_sub(ID_LENGTH)?;
+        let id = part.get(start..)?;
+        id.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| id[..ID_SHOWN].to_owned())
+    };
+    let id = path.rsplit('/').find_map(id)?;
+    let by = [("kubepods", "k8s"), ("docker", "docker"), ("libpod", "podman"), ("lxc", "lxc")];
+    let kind =
+        by.iter().find(|(word, _)| path.contains(word)).map_or("container", |(_, kind)| kind);
+    Some(format!("{kind}:{id}"))
+}
+
 /// Returns the smallest CPU quota of `pid`'s group and those around it, in thousandths of a core;
 /// `None` without a quota.
 pub fn quota_of(pid: u32) -> Option<u64> {
@@ -243,6 +285,29 @@ fn read_some(path: &Path, max: u64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn containers_and_units_are_places() {
+        let id = "1a2b3c4d5e6f".to_owned() + &"0".repeat(52);
+        for (path, place) in [
+            (format!("/system.slice/docker-{id}.scope"), "docker:1a2b3c4d5e6f"),
+            (format!("/docker/{id}"), "docker:1a2b3c4d5e6f"),
+            (format!("/machine.slice/libpod-{id}.scope/container"), "podman:1a2b3c4d5e6f"),
+            (
+                format!("/kubepods.slice/kubepods-pod7.slice/cri-containerd-{id}.scope"),
+                "k8s:1a2b3c4d5e6f",
+            ),
+            (format!("/garden/{id}"), "container:1a2b3c4d5e6f"),
+            ("/system.slice/nginx.service".into(), "nginx.service"),
+            ("/user.slice/user-7.slice/session-3.scope".into(), "session-3.scope"),
+            ("/docker/é".into(), ""),
+            ("/my/own/group".into(), ""),
+            ("/".into(), ""),
+            (String::new(), ""),
+        ] {
+            assert_eq!(place_in(&path), place, "{path}");
+        }
+    }
 
     #[test]
     fn units_and_paths() {

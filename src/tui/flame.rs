@@ -45,7 +45,7 @@ pub fn titles(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
         .to_vec(),
     };
     let cells: usize = words.iter().map(|(word, _)| word.len() + 1).sum();
-    if theme.color && pen.room() > cells + 1 {
+    if theme.palette.has_colors() && pen.room() > cells + 1 {
         let gap = pen.room() - cells - 1;
         pen.space(gap);
         for (word, style) in words {

@@ -66,6 +66,14 @@ impl Palette {
         Palette { theme: screen.theme, depth: screen.color }
     }
 
+    /// Returns the colour of letters on another colour.
+    pub fn letters(self) -> Color {
+        match self.theme {
+            ThemeChoice::Light => Color::White,
+            ThemeChoice::Dark | ThemeChoice::ColorBlind => Color::Black,
+        }
+    }
+
     pub fn has_colors(self) -> bool {
         self.depth != ColorDepth::None
     }

@@ -187,10 +187,40 @@ pub fn count(n: u64) -> String {
     }
 }
 
+/// Formats bytes in at most 5 cells: `812K`, `1.2G`.
+pub fn size(bytes: u64) -> String {
+    const UNITS: [char; 5] = ['K', 'M', 'G', 'T', 'P'];
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    match unit > 0 && value < 9.95 {
+        true => format!("{value:.1}{}", UNITS[unit]),
+        false => format!("{value:.0}{}", UNITS[unit]),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn sizes_have_a_unit_and_fit() {
+        for (bytes, text) in [
+            (0, "0K"),
+            (4096, "4K"),
+            (999 << 10, "999K"),
+            (1000 << 10, "1.0M"),
+            (12 << 20, "12M"),
+            (1288490189, "1.2G"),
+            (u64::MAX, "16384P"),
+        ] {
+            assert_eq!(size(bytes), text);
+        }
+    }
 
     #[test]
     fn figures() {

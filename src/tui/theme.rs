@@ -176,7 +176,7 @@ impl Theme {
             Role::Library => Color::Cyan,
             Role::Runtime => Color::Blue,
             Role::Kernel => Color::Magenta,
-            Role::Wait => Color::Gray,
+            Role::Wait => Color::LightBlue,
             Role::Marker => Color::DarkGray,
         })
     }
@@ -184,14 +184,17 @@ impl Theme {
     /// Returns the style of a bar whose colour says what the threads did.
     pub fn bar_of_state(&self, state: State) -> Style {
         match self.state(state).fg {
-            Some(color) => self.paper(color),
+            Some(color) => Style::new().fg(self.palette.letters()).bg(color),
             None => self.plain(),
         }
     }
 
-    /// Returns black letters on this colour, or plain ones.
+    /// Returns letters on this colour, or plain ones.
     fn paper(&self, color: Color) -> Style {
-        if self.color { Style::new().fg(Color::Black).bg(color) } else { Style::new() }
+        let letters = self.palette.letters();
+        self.palette
+            .color(color)
+            .map_or_else(Style::new, |color| Style::new().fg(letters).bg(color))
     }
 
     pub fn severity(&self, severity: Severity) -> Style {

@@ -121,7 +121,7 @@ fn draw_threads(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) 
             };
             // A gap in the colours; without them a block.
             let style = match column == cursor {
-                true if theme.color => style.remove_modifier(Modifier::REVERSED),
+                true if theme.palette.has_colors() => style.remove_modifier(Modifier::REVERSED),
                 true => style.add_modifier(Modifier::REVERSED),
                 false => style,
             };
@@ -139,7 +139,7 @@ fn draw_threads(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) 
 fn block(Cell { doing, ns, all_ns }: Cell, theme: &Theme) -> Style {
     match doing.is_idle {
         true => theme.dim(),
-        false if theme.color && ns >= all_ns / 2 => {
+        false if theme.palette.has_colors() && ns >= all_ns / 2 => {
             theme.state(doing.state).add_modifier(Modifier::REVERSED)
         }
         false => theme.state(doing.state),

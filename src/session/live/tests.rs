@@ -111,6 +111,9 @@ impl Host for FakeHost {
             cpu_ns: 0,
             start: 1,
             runtime: "native",
+            parent: 1,
+            memory: 4096,
+            place: String::new(),
         };
         vec![row(41), row(42)]
     }
@@ -282,4 +285,32 @@ fn an_awaited_process_that_exits_at_once_is_awaited_again() {
     let played = Played { watch: None, log, ..Played::watching() };
     let (code, _) = played.run(vec![Message::Found(Err(Failure::failed("not permitted")))]);
     assert_eq!(code.expect_err("it failed").sentence, "not permitted");
+}
+
+#[test]
+fn escape_ends_a_session_that_was_picked_and_lists_processes_again() {
+    let mut played = Played { watch: None, ..Played::watching() };
+    played.config.target = None;
+    played.answers = vec![played.watched(), played.watched()];
+    let key = |key| Message::Input(Input::Key(key));
+    // Both are marked for the second session.
+    let again = vec![key(Key::Esc), key(Key::Char('y')), snapshot(9)];
+    let marked = vec![key(Key::Char(' ')), key(Key::Char(' ')), key(Key::Enter)];
+    let script =
+        joined([vec![key(Key::Down), key(Key::Enter), snapshot(4)], again, marked, keys("q")]);
+    let (code, log) = played.run(script);
+    assert!(is_success(&code), "{code:?}");
+    let watches: Vec<&String> = log.iter().filter(|line| line.starts_with("watch")).collect();
+    assert!(watches[0].contains("Pids([42])") && watches[1].contains("Pids([41, 42])"), "{log:?}");
+    let first = log.iter().position(|line| line.starts_with("watch")).expect("watched");
+    // Nothing is kept of the second one: it has no snapshot. That which came late is not its own.
+    let until = [
+        "keep 4 ticks",
+        "end, leave true",
+        "list",
+        watches[1],
+        "terminal given back",
+        "end, leave true",
+    ];
+    assert_eq!(log[first + 1..], until.map(String::from));
 }

@@ -28,6 +28,8 @@ use crate::tui::pacer::Pacer;
 
 /// Interval at which the list of processes is reread while it is shown.
 const LIST_EVERY: Duration = Duration::from_secs(2);
+/// Time until the second reading, which is the first that knows CPU use: 25 steps of its clock.
+const LIST_AGAIN: Duration = Duration::from_millis(250);
 
 /// Why the loop ended.
 pub enum Outcome {
@@ -36,6 +38,31 @@ pub enum Outcome {
     Terminated,
     /// The terminal failed, or the awaited process cannot be watched.
     Failed(Failure),
+}
+
+const KEPT: &str = "the session is kept until the next one: sampletop open";
+
+fn not_kept(sentence: &str) -> String {
+    format!("the session is not kept: {sentence}")
+}
+
+/// Returns the newest snapshot, with the observations since the last published one.
+fn newest(watch: Option<&dyn Watched>, last: Option<Arc<Snapshot>>) -> Option<Arc<Snapshot>> {
+    let asker = watch.and_then(|watch| watch.asker());
+    asker.and_then(|asker| asker.snapshot(Duration::ZERO)).or(last)
+}
+
+/// Keeps the profile of a session. `None`: there is nothing to keep, or nothing is written.
+fn keep(
+    host: &mut dyn Host,
+    app: &AppState,
+    config: &Config,
+    last: Option<&Arc<Snapshot>>,
+) -> Option<Result<(), String>> {
+    let snapshot = last.filter(|snapshot| snapshot.health.ticks > 0)?;
+    let is_demo = matches!(config.target, Some(TargetSpec::Demo { .. }));
+    let may_write = !config.output.secure && !is_demo;
+    may_write.then(|| host.keep(&app.with_looked_up(snapshot), app.settings()))
 }
 
 fn terminal_failed(error: std::io::Error) -> Outcome {
@@ -69,6 +96,8 @@ pub struct Live<'a> {
     /// CPU time of each process (pid, start) at the last listing, and the time of that listing.
     cpu_before: HashMap<(u32, u64), u64>,
     listed: Option<Instant>,
+    /// Time from the last listing to the next.
+    list_in: Duration,
     /// Whether the app knows that `ptrace` would help.
     helps: bool,
     last: Option<Arc<Snapshot>>,
@@ -151,6 +180,7 @@ impl Live<'_> {
             watch,
             cpu_before: HashMap::new(),
             listed: None,
+            list_in: LIST_AGAIN,
             helps: false,
             last: None,
             written: Vec::new(),
@@ -202,7 +232,8 @@ impl Live<'_> {
             wait = wait.min(self.projecting.due_in(now).unwrap_or(wait));
             wait = wait.min(self.waiting.due_in(now).unwrap_or(wait));
             if self.lists() {
-                wait = wait.min(LIST_EVERY);
+                let since = self.listed.map_or(Duration::ZERO, |at| at.elapsed());
+                wait = wait.min(self.list_in.saturating_sub(since));
             }
             // A burst (a held key) is processed whole before the next drawing.
             for nth in 0..64 {
@@ -216,7 +247,7 @@ impl Live<'_> {
                     Err(RecvTimeoutError::Disconnected) => return Outcome::Terminated,
                 }
             }
-            if self.lists() && self.listed.is_none_or(|at| at.elapsed() >= LIST_EVERY) {
+            if self.lists() && self.listed.is_none_or(|at| at.elapsed() >= self.list_in) {
                 self.list();
             }
         }
@@ -389,8 +420,12 @@ impl Live<'_> {
                     self.terminal.redraw()
                 }
                 Effect::Copy(text) => self.terminal.copy(&text),
-                Effect::Attach(pid) => {
-                    let spec = TargetSpec::Processes(Wanted::Pids(vec![pid]));
+                Effect::Detach => {
+                    self.detach();
+                    Ok(())
+                }
+                Effect::Attach(pids) => {
+                    let spec = TargetSpec::Processes(Wanted::Pids(pids));
                     match self.host.watch(&spec, &self.sender) {
                         Ok(Aimed::Watched(watch)) => self.watch = Some(watch),
                         // A pid exists, or it is an error.
@@ -498,6 +533,7 @@ impl Live<'_> {
     /// Reads the list of processes for the picker, with CPU time since the last listing.
     fn list(&mut self) {
         let since = self.listed.replace(Instant::now()).map(|at| at.elapsed());
+        self.list_in = if since.is_some() { LIST_EVERY } else { LIST_AGAIN };
         let mut cpu_now = HashMap::new();
         let rows = self
             .host
@@ -512,17 +548,46 @@ impl Live<'_> {
                 });
                 ProcessRow {
                     pid: process.pid,
+                    start: process.start,
+                    parent: process.parent,
                     user: process.user.unwrap_or_else(|| process.uid.to_string()),
                     command: process.command,
                     threads: process.threads,
                     cpu_percent,
+                    memory: process.memory,
                     runtime: process.runtime,
+                    place: process.place,
                 }
             })
             .collect();
         self.cpu_before = cpu_now;
         self.send_input(Input::Processes(rows));
         self.pacer.urgent();
+    }
+
+    /// Ends the session, and lists processes again.
+    fn detach(&mut self) {
+        let last = newest(self.watch.as_deref(), self.last.take());
+        let kept = keep(&mut *self.host, &self.app, self.config, last.as_ref());
+        let notice = match kept {
+            None => None,
+            Some(Ok(())) => Some((KEPT.to_owned(), Severity::Info)),
+            Some(Err(sentence)) => Some((not_kept(&sentence), Severity::Error)),
+        };
+        self.waking = None;
+        if let Some(watch) = self.watch.take() {
+            watch.end(true);
+        }
+        // Its threads have ended, so no more snapshots come than those that wait here.
+        self.later.extend(self.messages.try_iter());
+        self.later.retain(|message| !matches!(message, Message::Snapshot(_)));
+        (self.helps, self.listed) = (false, None);
+        self.cpu_before.clear();
+        self.send_input(Input::Detached);
+        self.list();
+        if let Some((text, severity)) = notice {
+            self.send_input(Input::Notice(text, severity));
+        }
     }
 
     /// Gives the terminal back, ends the child if it has to end, prints what was written. Returns
@@ -532,17 +597,11 @@ impl Live<'_> {
             terminal, mut host, watch, written, end_child, last, config, app, saved, ..
         } = self;
         drop(terminal);
-        // Including the observations since the last published snapshot.
-        let asker = watch.as_ref().and_then(|watch| watch.asker());
-        let last = asker.and_then(|asker| asker.snapshot(Duration::ZERO)).or(last);
-        if let Some(snapshot) = last.as_ref().filter(|snapshot| !saved && snapshot.health.ticks > 0)
-            && !config.output.secure
-            && !matches!(config.target, Some(TargetSpec::Demo { .. }))
-        {
-            match host.keep(&app.with_looked_up(snapshot), app.settings()) {
-                Ok(()) => println!("the session is kept until the next one: sampletop open"),
-                Err(sentence) => eprintln!("sampletop: the session is not kept: {sentence}"),
-            }
+        let last = newest(watch.as_deref(), last);
+        match keep(&mut *host, &app, config, last.as_ref().filter(|_| !saved)) {
+            None => {}
+            Some(Ok(())) => println!("{KEPT}"),
+            Some(Err(sentence)) => eprintln!("sampletop: {}", not_kept(&sentence)),
         }
         let output = watch.as_ref().and_then(|watch| watch.output());
         let leave_child = !(matches!(outcome, Outcome::Asked) && end_child);
