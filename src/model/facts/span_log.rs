@@ -22,8 +22,8 @@ use crate::model::vocabulary::frame::{Ns, SECOND};
 /// Time for which spans are kept, ns.
 pub const KEPT: Ns = 120 * SECOND;
 
-/// Maximum memory of the log, bytes. A span takes about 20 of them, so 50 threads that alternate at
-/// each of 100 ticks a second fit.
+/// Maximum memory of the log, bytes. A tick in which a thread runs and waits takes about 100 of
+/// them, so 50 threads that do so at each of 100 ticks a second fill it in half a minute.
 pub const MAX_BYTES: usize = 16 << 20;
 
 /// Spans per packed chunk.
