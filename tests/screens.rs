@@ -21,6 +21,8 @@ mod keys;
 mod live;
 #[path = "screens/picture.rs"]
 mod picture;
+#[path = "screens/row_keys.rs"]
+mod row_keys;
 #[path = "screens/saved.rs"]
 mod saved;
 #[path = "screens/sort.rs"]
@@ -456,10 +458,11 @@ fn torn_arrow_keys_do_nothing() {
     let before = live.screen();
     // The last line says that there is no such key; the next key takes that away.
     let above = |screen: &str| screen.lines().take(29).map(String::from).collect::<Vec<_>>();
-    for c in "[OBDFH".chars() {
+    for c in "[OBDH".chars() {
         assert_eq!(above(&live.press(&c.to_string()).screen()), above(&before), "{c}");
     }
     assert_eq!(live.press("CC").screen(), before);
+    assert_eq!(above(&live.press("FF").screen()), above(&before));
     assert!(live.effects.is_empty());
 }
 

@@ -11,6 +11,7 @@ use super::looked_up::LookedUp;
 use super::pane::Pane;
 use super::picker::Refusal;
 use super::prompt::{Ask, Prompt, Question};
+use super::rules::RulesDialog;
 use super::time_cursor::Go;
 use super::time_range;
 use super::view::View;
@@ -177,13 +178,10 @@ impl AppState {
                 self.set_level(next(&Level::ALL, self.view.settings.level));
             }
             Action::Mine => self.mine_or_not(),
-            Action::CopyStack => match self.view.stack_text() {
-                Some(text) => {
-                    self.say("stack copied, where the terminal allows it (OSC 52)");
-                    return vec![Effect::Copy(text)];
-                }
-                None => self.say("select a call first: a thread group has no stack to copy"),
-            },
+            Action::CopyStack => return self.copy_stack(),
+            Action::RowMenu => self.open_menu(),
+            Action::Follow => self.follow(),
+            Action::NameRules => self.overlay = Some(Overlay::Rules(RulesDialog::default())),
             Action::Wakers => return self.count_wakers(),
             Action::UsePtrace => {
                 if self.ptrace_helps {
@@ -245,6 +243,19 @@ impl AppState {
             }
         }
         Vec::new()
+    }
+
+    pub(super) fn copy_stack(&mut self) -> Vec<Effect> {
+        match self.view.stack_text() {
+            Some(text) => {
+                self.say("stack copied, where the terminal allows it (OSC 52)");
+                vec![Effect::Copy(text)]
+            }
+            None => {
+                self.say("select a call first: a thread group has no stack to copy");
+                Vec::new()
+            }
+        }
     }
 
     fn quit(&mut self) -> Vec<Effect> {
@@ -349,7 +360,7 @@ impl AppState {
     }
 
     /// Counts who wakes the threads of the row; shows what was counted while another page was open.
-    fn count_wakers(&mut self) -> Vec<Effect> {
+    pub(super) fn count_wakers(&mut self) -> Vec<Effect> {
         match &self.wakers {
             Some(Wakers { counted: None, .. }) => {
                 self.say("still counting who wakes whom");
@@ -486,6 +497,7 @@ impl AppState {
     /// Forgets what was seen; what the user chose stays.
     pub(super) fn forget_session(&mut self) {
         self.view = View::new(self.view.settings.clone(), self.view.names());
+        self.view.resize(self.width, usize::from(self.layout().rows));
         // Other ranges are parts of this session's time.
         if !matches!(
             self.view.settings.range,

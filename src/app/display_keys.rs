@@ -129,4 +129,31 @@ impl AppState {
         }
         self.project();
     }
+
+    /// Groups threads by the changed rules for their names.
+    pub(super) fn rules_changed(&mut self) {
+        if !matches!(self.view.settings.grouping, Grouping::Rules) {
+            self.leave_group();
+            self.view.settings.grouping = Grouping::Rules;
+            self.say("threads are grouped by rules now");
+        }
+        self.view.open_again();
+        self.project();
+    }
+
+    /// Keeps the hottest row under the cursor as time goes on; again: as before.
+    pub(super) fn follow(&mut self) {
+        let rows = usize::from(self.layout().rows);
+        if let Some((expanded, selected)) = self.view.follows.take() {
+            (self.view.expanded, self.view.selected) = (expanded, selected);
+            self.view.reshape(rows);
+            return self.say("the cursor is where it was");
+        }
+        if self.view.pane.is_compared() {
+            return self.say("a comparison has no hottest path (= ends it)");
+        }
+        self.view.follows = Some((self.view.expanded.clone(), self.view.selected.clone()));
+        self.view.go_to_hottest(rows);
+        self.say("the cursor follows the hottest path; a movement lets it stay, F goes back");
+    }
 }

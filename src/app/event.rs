@@ -39,6 +39,8 @@ pub struct AppConfig {
     pub zone: TimeZone,
     /// A saved profile is shown: there is nothing to sample and no process to query.
     pub saved: bool,
+    /// The user starts for the first time: the first keys are named.
+    pub first_start: bool,
     /// What is compared with from the start.
     pub against: Option<Baseline>,
 }
@@ -56,6 +58,7 @@ impl Default for AppConfig {
             ask_on_quit: false,
             zone: TimeZone::UTC,
             saved: false,
+            first_start: false,
             against: None,
         }
     }

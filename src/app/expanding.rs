@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use super::row_path::{Expanded, RowKey};
+use super::pane::Pane;
+use super::row_path::{Expanded, Path, RowKey};
 use super::rows::{Fold, Row, What};
 use super::view::View;
 use crate::model::facts::snapshot::Snapshot;
-use crate::model::projection::{confidence, heaviest};
+use crate::model::projection::{Siblings, confidence, heaviest};
 use crate::model::vocabulary::frame::SECOND;
 
 /// Time after the start during which every snapshot opens the most telling rows anew, unless a key
@@ -61,19 +62,53 @@ impl View {
             What::Node(node) => self.trees().children(node),
             What::Small(_) | What::SmallGroups => return self.reshape(height),
         };
-        let resolution = self.snapshot.as_ref().map_or(0, |snapshot| snapshot.resolution());
-        let (metric, shown) = (self.shown.metric, self.projection.total);
-        // What is not certain is not worth entering.
-        let is_certain = |node: &u32| {
-            !confidence(&self.trees().total(*node), &shown, metric, resolution).unresolved
-        };
-        while let Some(node) = heaviest(&self.ordered(), below).filter(is_certain) {
+        while let Some(node) = self.hottest_of(below) {
             path.frames.push(RowKey::of(self.trees().name(node), self.shown.roll_up));
             below = self.trees().children(node);
         }
         // Opens all rows above it too.
         self.expanded.open(&path);
         self.reshape(height);
+    }
+
+    /// Opens only the hottest path, and selects its end; of methods the first.
+    pub(super) fn go_to_hottest(&mut self, height: usize) {
+        if self.pane == Pane::Methods {
+            self.methods.forget();
+            return self.set_pane(self.pane, height);
+        }
+        let trees = self.trees();
+        let Some(group) = self.ordered().groups().first().copied() else { return };
+        let mut path = Path::of_group(trees, group, &self.shown);
+        let mut below = trees.roots(&trees.groups[group as usize]);
+        while let Some(node) = self.hottest_of(below) {
+            path.frames.push(RowKey::of(trees.name(node), self.shown.roll_up));
+            // The callers of an inverted tree say less about where time goes than its roots.
+            if self.shown.inverted {
+                break;
+            }
+            below = trees.children(node);
+        }
+        let mut above = path.clone();
+        above.frames.pop();
+        let mut expanded = Expanded::default();
+        expanded.open(&above);
+        self.touched = true;
+        self.before_collapse = None;
+        self.expanded = expanded;
+        self.selected = Some(path);
+        self.reshape(height);
+    }
+
+    /// Returns the heaviest of these nodes if its time is certain: what is not is not worth
+    /// entering.
+    fn hottest_of(&self, nodes: Siblings<'_>) -> Option<u32> {
+        let resolution = self.snapshot.as_ref().map_or(0, |snapshot| snapshot.resolution());
+        let (metric, shown) = (self.shown.metric, self.projection.total);
+        let is_certain = |node: &u32| {
+            !confidence(&self.trees().total(*node), &shown, metric, resolution).unresolved
+        };
+        heaviest(&self.ordered(), nodes).filter(is_certain)
     }
 
     /// Collapses everything; pressed again, reopens what was open.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::keymap::TABLE;
+use super::keymap::{Place, TABLE};
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::vocabulary::frame::SECOND;
 
@@ -49,14 +49,31 @@ pub fn key_cells(width: u16) -> usize {
     if width >= 60 { 20 } else { 14 }
 }
 
-/// Returns the whole page, wrapped to the screen's width.
-pub fn lines(version: &str, measurement: &[(String, String)], width: u16) -> Vec<Line> {
-    let mut lines = vec![
-        Line::Heading(format!("sampletop {version}")),
-        Line::Text(
-            "A row is a call on one path: where the time of a group of threads goes.".into(),
-        ),
-    ];
+/// Returns what a place shows, in one sentence.
+fn about(place: Place) -> &'static str {
+    match place {
+        Place::Tree | Place::Help => {
+            "A row is a call on one path: where the time of a group of threads goes."
+        }
+        Place::Methods => "A row is a function with all its callers summed.",
+        Place::Graph => "One function, its callers above it, what it calls below.",
+        Place::Flame => "A bar is a call below its caller, as wide as its share of the time.",
+        Place::Threads => "A row is a group of threads, or a thread.",
+        Place::Timeline => "A line is a thread: what it did when.",
+        Place::Waits => "A row is a lock, or one long wait.",
+        Place::Picker => "A row is a process; what you type filters them.",
+    }
+}
+
+/// Returns the page about a place, wrapped to the screen's width. `about`: the version, and the
+/// quality of the measurement.
+pub fn lines(
+    place: Place,
+    (version, measurement): (&str, &[(String, String)]),
+    width: u16,
+) -> Vec<Line> {
+    let mut lines =
+        vec![Line::Heading(format!("sampletop {version}")), Line::Text(about(place).into())];
     // A space before the keys and one after them, one at the end of the line.
     let cells = usize::from(width).saturating_sub(key_cells(width) + 4).max(10);
     let entry = |word: String, doc: &str, lines: &mut Vec<Line>| {
@@ -66,7 +83,7 @@ pub fn lines(version: &str, measurement: &[(String, String)], width: u16) -> Vec
         }
     };
     let mut section = "";
-    for binding in TABLE {
+    for binding in TABLE.iter().filter(|binding| binding.is_usable(place)) {
         if binding.section != section {
             section = binding.section;
             lines.push(Line::Empty);
@@ -74,6 +91,8 @@ pub fn lines(version: &str, measurement: &[(String, String)], width: u16) -> Vec
         }
         entry(binding.keys_text(), binding.doc, &mut lines);
     }
+    lines.push(Line::Empty);
+    lines.push(Line::Text("These are the keys here; other views have some of their own.".into()));
     if !measurement.is_empty() {
         lines.push(Line::Empty);
         lines.push(Line::Heading("This measurement".into()));
@@ -162,7 +181,7 @@ mod tests {
 
     #[test]
     fn every_key_and_every_state_is_there_once() {
-        let lines = lines("1.2.3", &[], 200);
+        let lines = lines(Place::Tree, ("1.2.3", &[]), 200);
         let entries: Vec<_> = lines
             .iter()
             .filter_map(|l| if let Line::Entry(word, _) = l { Some(word.clone()) } else { None })
@@ -176,14 +195,25 @@ mod tests {
             );
         }
         let headings = lines.iter().filter(|l| matches!(l, Line::Heading(_))).count();
-        assert_eq!(entries.len(), TABLE.len() + LEGEND.len());
+        let keys = TABLE.iter().filter(|binding| binding.is_usable(Place::Tree)).count();
+        assert_eq!(entries.len(), keys + LEGEND.len());
         assert_eq!(headings, 6, "sections of the table must stand together");
+    }
+
+    #[test]
+    fn every_key_is_on_the_page_of_some_place() {
+        let pages: Vec<Line> =
+            Place::ALL.iter().flat_map(|place| lines(*place, ("1", &[]), 200)).collect();
+        for binding in TABLE {
+            let entry = Line::Entry(binding.keys_text(), binding.doc.into());
+            assert!(pages.contains(&entry), "{binding:?}");
+        }
     }
 
     #[test]
     fn narrow_screens_wrap() {
         assert_eq!(wrap("one two three", 7), ["one two", "three"]);
-        for line in lines("1.2.3", &[], 40) {
+        for line in lines(Place::Tree, ("1.2.3", &[]), 40) {
             if let Line::Entry(_, doc) = line {
                 assert!(doc.len() <= 22 || !doc.contains(' '), "{doc}");
             }

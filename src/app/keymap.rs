@@ -73,6 +73,9 @@ pub enum Action {
     NextLevel,
     Mine,
     CopyStack,
+    RowMenu,
+    Follow,
+    NameRules,
     Wakers,
     UsePtrace,
     SaveChoices,
@@ -154,6 +157,8 @@ const SORTED: &[Place] = &[Place::Tree, Place::Methods, Place::Graph, Place::Thr
 const FLAME: &[Place] = &[Place::Flame];
 const TREES: &[Place] = &[Place::Tree, Place::Flame];
 const TABLES: &[Place] = &[Place::Tree, Place::Methods, Place::Threads];
+/// The views that have a hottest row.
+const FOLLOWED: &[Place] = &[Place::Tree, Place::Methods, Place::Flame];
 const GRAPH: &[Place] = &[Place::Graph];
 const TIMELINE: &[Place] = &[Place::Timeline];
 const LISTS: &[Place] = &Place::ALL;
@@ -204,6 +209,11 @@ impl Binding {
         self.keys.iter().copied().filter(move |key| valid && !is_text(key))
     }
 
+    /// Returns whether one of its keys has this meaning at `place`.
+    pub fn is_usable(&self, place: Place) -> bool {
+        self.keys_at(place).next().is_some()
+    }
+
     /// Formats the keys: `up k`, `Space`.
     pub fn keys_text(&self) -> String {
         self.keys.iter().map(Key::to_string).collect::<Vec<_>>().join(" ")
@@ -226,6 +236,8 @@ pub const TABLE: &[Binding] = &[
     bind(&[Key::Left, Char('-')], Action::Collapse, TREE, MOVE, "collapse the row; on a leaf or a closed row: go to its parent"),
     bind(&[Char('E')], Action::ExpandHottest, TREE, MOVE, "expand the hottest path below the row"),
     bind(&[Char('C')], Action::CollapseAll, TREE, MOVE, "collapse all; again: as it was before"),
+    bind(&[Char('F')], Action::Follow, FOLLOWED, MOVE, "follow the hottest path as it changes, until a movement; again: as it was before"),
+    bind(&[Char(':')], Action::RowMenu, VIEWS, MOVE, "menu: what can be done with the row (focus on it, ignore, hide, only its threads ...)"),
     bind(&[Char('/')], Action::Search, VIEWS, MOVE, "search names (regular expression; small letters match both)").hint(12, "search"),
     bind(&[Char('n')], Action::NextMatch, VIEWS, MOVE, "next match"),
     bind(&[Char('N')], Action::PreviousMatch, VIEWS, MOVE, "previous match"),
@@ -257,6 +269,7 @@ pub const TABLE: &[Binding] = &[
     bind(&[Char('>')], Action::SortRight, TABLES, SHOW, "sort by the column to the right of it"),
     bind(&[Char('R')], Action::SortReverse, TABLES, SHOW, "reverse the order"),
     bind(&[Char('t')], Action::NextGrouping, VIEWS, SHOW, "group threads by: rules, name, thread, process, blocker, none").hint(11, "group"),
+    bind(&[Char('T')], Action::NameRules, VIEWS, SHOW, "rules for names of threads: s/REGEX/TEXT/, with the groups that they make"),
     bind(&[Char('b')], Action::NextRollUp, VIEWS, SHOW, "one row per function, line, class, package or module"),
     bind(&[Char('f')], Action::Filters, VIEWS, SHOW, "filters: interesting, focus, ignore, hide, no kernel, threads, daemons, minimum percent").hint(13, "filter"),
     bind(&[Char('i')], Action::ShowIdle, VIEWS, SHOW, "show or hide time spent waiting for work").hint(8, "idle"),
@@ -377,12 +390,12 @@ mod tests {
         for place in Place::ALL {
             for c in "[OABCDFH".chars() {
                 let action = action(Char(c), place);
-                // CollapseAll and Mine change only the view: pressed again they restore it
-                // (tests/screens.rs).
-                assert!(
-                    matches!(action, None | Some(Action::CollapseAll | Action::Mine)),
-                    "{c} does {action:?} in {place:?}"
+                // These change only the view: pressed again they restore it (tests/screens.rs).
+                let is_harmless = matches!(
+                    action,
+                    None | Some(Action::CollapseAll | Action::Mine | Action::Follow)
                 );
+                assert!(is_harmless, "{c} does {action:?} in {place:?}");
             }
         }
     }

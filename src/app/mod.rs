@@ -13,7 +13,7 @@
 //! row_path, rows, list, keyed_list  expansion and selection by path; rows of the tree; scrolling
 //! pane       which view is displayed; method_list, call_graph, walking, thread_list, timeline,
 //!            wait_list, wait_words   the views
-//! prompt, filters, help   drawn over the view
+//! prompt, filters, rules, menu, help   drawn over the view
 //! picker, process_order   the list of processes
 //! explain, insight, title         the line about the selected row; those of the header
 //! short_names  names of functions in rows
@@ -50,6 +50,7 @@ pub mod layout;
 pub mod line_edit;
 pub mod list;
 mod looked_up;
+pub mod menu;
 pub mod method_list;
 mod mouse;
 mod opening;
@@ -61,6 +62,7 @@ pub mod prompt;
 mod prompt_keys;
 pub mod row_path;
 pub mod rows;
+pub mod rules;
 mod search;
 mod selection;
 pub mod short_names;
@@ -93,10 +95,12 @@ use keymap::Place;
 use layout::Layout;
 use list::{List, Step};
 use looked_up::LookedUp;
+use menu::Menu;
 use pane::Pane;
 use picker::Picker;
 use prompt::{Ask, Prompt};
 use row_path::Expanded;
+use rules::RulesDialog;
 use time_cursor::TimeCursor;
 use view::View;
 use wakers::Wakers;
@@ -105,18 +109,25 @@ use crate::model::facts::snapshot::Snapshot;
 use crate::model::projection::seconds_for_one_percent;
 use crate::model::projection::settings::{Filter, Range, SortColumn};
 use crate::model::projection::waits::Asked;
-use crate::model::vocabulary::frame::Ns;
+use crate::model::vocabulary::frame::{Ns, ThreadKind};
 
 /// An overlay over the view, which takes its keys.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Overlay {
     Prompt(Prompt),
     Filters(Dialog),
+    Rules(RulesDialog),
+    /// Of the row under the cursor.
+    Menu(Menu),
     Ask(Ask),
     Help(List),
     /// The page of [`AppState::wakers`].
     Wakers(List),
 }
+
+/// What is said at the first start.
+const FIRST_KEYS: &str =
+    "first keys: Enter opens, Tab next view, Space freezes, / searches, ? shows all";
 
 /// The complete state of the live view.
 pub struct AppState {
@@ -197,7 +208,7 @@ impl AppState {
             overlay: None,
             now: Duration::ZERO,
             picker: config.pick.then(Picker::default),
-            notice: None,
+            notice: config.first_start.then(|| (FIRST_KEYS.to_owned(), Severity::Info)),
             ptrace_helps: false,
             wakers: None,
             looked_up: LookedUp::default(),
@@ -263,7 +274,6 @@ impl AppState {
             Input::Resize { width, height } => {
                 (self.width, self.height) = (width, height);
                 self.view.resize(width, usize::from(self.layout().rows));
-                self.view.timeline.width = width;
                 self.keep_on_screen();
                 let has_columns = self.view.pane == Pane::Timeline;
                 if has_columns || self.wants_trends() && !self.view.asked_for_trends {
@@ -321,6 +331,13 @@ impl AppState {
         Vec::new()
     }
 
+    /// Returns the names of the threads of the shown range, without a runtime's own.
+    pub fn thread_names(&self) -> Vec<Arc<str>> {
+        let threads = self.view.projection.groups.iter().flat_map(|group| &group.threads);
+        let named = threads.filter(|thread| thread.kind != ThreadKind::Internal);
+        named.map(|thread| thread.name.clone()).collect()
+    }
+
     /// Returns whether the screen is frozen.
     pub fn is_frozen(&self) -> bool {
         self.frozen
@@ -349,10 +366,17 @@ impl AppState {
 
     /// Returns the place that decides what keys do (a prompt or dialog aside).
     pub fn place(&self) -> Place {
-        match (&self.overlay, &self.picker) {
-            (Some(Overlay::Help(_) | Overlay::Wakers(_)), _) => Place::Help,
-            (_, Some(_)) => Place::Picker,
-            _ => match self.view.pane {
+        match &self.overlay {
+            Some(Overlay::Help(_) | Overlay::Wakers(_)) => Place::Help,
+            _ => self.place_below(),
+        }
+    }
+
+    /// Returns the same, whatever page is drawn over it.
+    fn place_below(&self) -> Place {
+        match &self.picker {
+            Some(_) => Place::Picker,
+            None => match self.view.pane {
                 Pane::Tree | Pane::ChangedTree => Place::Tree,
                 Pane::Methods | Pane::ChangedMethods => Place::Methods,
                 Pane::Graph => Place::Graph,
@@ -385,7 +409,8 @@ impl AppState {
             let certain = seconds_for_one_percent(&projection.total, metric, projection.elapsed());
             help::measurement(snapshot, self.interval, certain)
         });
-        help::lines(&self.config.version, &measurement.unwrap_or_default(), self.width)
+        let about = (self.config.version.as_str(), &measurement.unwrap_or_default()[..]);
+        help::lines(self.place_below(), about, self.width)
     }
 
     fn take(&mut self, snapshot: Arc<Snapshot>) {
@@ -520,6 +545,17 @@ impl AppState {
                 }
                 Vec::new()
             }
+            Some(Overlay::Rules(mut dialog)) => {
+                let outcome = dialog.key(key, &mut self.view.settings.rename);
+                if outcome != rules::Outcome::Close {
+                    self.overlay = Some(Overlay::Rules(dialog));
+                }
+                if outcome == rules::Outcome::Changed {
+                    self.rules_changed();
+                }
+                Vec::new()
+            }
+            Some(Overlay::Menu(menu)) => self.menu_key(menu, key),
             overlay => {
                 self.overlay = overlay;
                 if self.filter_key(key) {

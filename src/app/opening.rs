@@ -18,7 +18,7 @@ impl AppState {
             (Pane::Graph, _) => return self.walk(),
             (Pane::Flame, _) => return self.view.zoom_in(rows),
             (Pane::Timeline, _) => return self.zoom_to_run(),
-            (Pane::Threads, _) => return self.only_this_group(rows),
+            (Pane::Threads, _) => return self.only_this_group(),
             (Pane::Waits, None) => return self.say("no row of the tree is this wait's"),
             (Pane::Waits, Some(node)) => return self.go_to(node),
         }
@@ -33,19 +33,27 @@ impl AppState {
     }
 
     /// Shows only the threads of the group under the cursor; again: those that were shown before.
-    fn only_this_group(&mut self, rows: usize) {
+    fn only_this_group(&mut self) {
         if let Some(before) = self.before_group.take() {
             self.view.settings.filters.threads = before;
             self.say("the threads from before are shown again");
             return self.project();
         }
-        let Some(group) = self.view.threads.selected() else { return };
+        if let Some(group) = self.view.threads.selected() {
+            self.only_group(group);
+        }
+    }
+
+    /// Shows only the threads of a group.
+    pub(super) fn only_group(&mut self, group: u32) {
+        let rows = usize::from(self.layout().rows);
         let name = &self.view.projection.groups[group as usize].name;
         let Ok(pattern) = regex::Regex::new(&format!("^{}$", regex::escape(name))) else {
             return self.say("this name is too long for a pattern");
         };
         let threads = &mut self.view.settings.filters.threads;
-        self.before_group = Some(std::mem::replace(threads, Filter::set(pattern)));
+        let before = std::mem::replace(threads, Filter::set(pattern));
+        self.before_group.get_or_insert(before);
         self.say("only these threads are shown; 5 Enter shows those from before, f changes it");
         self.view.set_pane(Pane::Tree, rows);
         self.project();

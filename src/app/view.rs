@@ -57,6 +57,9 @@ pub struct View {
     /// The next projection names rows differently; these are expanded then, or those that tell
     /// most.
     renamed: Option<Option<Expanded>>,
+    /// The cursor goes to the hottest row of each new projection; what was expanded and selected
+    /// before.
+    pub(super) follows: Option<(Expanded, Option<Path>)>,
     pub pane: Pane,
     pub methods: MethodList,
     pub graph: GraphView,
@@ -97,6 +100,7 @@ impl View {
             settled: false,
             touched: false,
             renamed: None,
+            follows: None,
             pane: Pane::Tree,
             methods: MethodList::default(),
             graph: GraphView::default(),
@@ -149,6 +153,9 @@ impl View {
             self.before_collapse = None;
         }
         self.reorder(height);
+        if self.follows.is_some() && matches!(self.pane, Pane::Tree | Pane::Methods | Pane::Flame) {
+            self.go_to_hottest(height);
+        }
     }
 
     /// Applies another metric or order to the same projection.
@@ -362,6 +369,7 @@ impl View {
 
     pub fn step(&mut self, step: Step, height: usize) {
         self.touched = true;
+        self.follows = None;
         let (projection, shown) = (&self.projection, &self.shown);
         match self.pane {
             Pane::Methods => {
@@ -461,6 +469,7 @@ impl View {
     /// Notes the width of the screen, in cells.
     pub(super) fn resize(&mut self, width: u16, height: usize) {
         self.width = width;
+        self.timeline.width = width;
         if self.pane == Pane::Flame {
             self.read_flame(height);
         }
@@ -475,6 +484,7 @@ impl View {
     /// Stops opening rows automatically: from here on the user decides what is open.
     pub(super) fn touch(&mut self) {
         self.touched = true;
+        self.follows = None;
         self.before_collapse = None;
     }
 

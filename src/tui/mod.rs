@@ -40,10 +40,12 @@ mod graph;
 mod header;
 mod help;
 mod history;
+mod menu;
 mod methods;
 mod overlay;
 mod palette;
 mod picker;
+mod rules;
 mod text;
 mod threads;
 mod timeline;
@@ -94,6 +96,8 @@ fn draw_screen(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme)
         Some(Overlay::Prompt(prompt)) => overlay::draw_prompt(buffer, screen, prompt, theme),
         Some(Overlay::Ask(ask)) => overlay::draw_ask(buffer, last, *ask, theme),
         Some(Overlay::Filters(dialog)) => overlay::draw_dialog(buffer, screen, dialog, app, theme),
+        Some(Overlay::Rules(dialog)) => rules::draw(buffer, screen, dialog, app, theme),
+        Some(Overlay::Menu(menu)) => menu::draw(buffer, screen, menu, theme),
         Some(Overlay::Help(_) | Overlay::Wakers(_)) | None => {}
     }
 }

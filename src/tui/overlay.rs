@@ -121,7 +121,7 @@ pub fn put_edit(pen: &mut Pen<'_>, edit: &LineEdit, cells: usize, theme: &Theme)
 }
 
 /// Clears `area` and draws a border if there is room for one; returns the inside.
-fn frame(buffer: &mut Buffer, area: Rect, title: &str, theme: &Theme) -> Rect {
+pub(super) fn frame(buffer: &mut Buffer, area: Rect, title: &str, theme: &Theme) -> Rect {
     clear(buffer, area);
     if area.width < 20 || area.height < 6 {
         return area;

@@ -92,6 +92,7 @@ impl Live {
                 Some("pgdn") => Key::PageDown,
                 Some("pgup") => Key::PageUp,
                 Some("bs") => Key::Backspace,
+                Some("del") => Key::Delete,
                 Some("c-t") => Key::Ctrl('t'),
                 Some("c-u") => Key::Ctrl('u'),
                 Some("c-c") => Key::Ctrl('c'),

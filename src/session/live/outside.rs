@@ -136,6 +136,8 @@ pub trait Host {
     /// Keeps the profile of this session, so that an accidental quit or a lost connection loses
     /// nothing.
     fn keep(&mut self, snapshot: &Snapshot, settings: &Settings) -> Result<(), String>;
+    /// Returns whether no session was kept before: the user starts for the first time.
+    fn is_first_start(&self) -> bool;
 }
 
 /// The real one.
@@ -167,6 +169,10 @@ impl Host for Here {
 
     fn keep(&mut self, snapshot: &Snapshot, settings: &Settings) -> Result<(), String> {
         last_session::keep(snapshot, settings)
+    }
+
+    fn is_first_start(&self) -> bool {
+        last_session::path().is_some_and(|path| !path.exists())
     }
 }
 

@@ -125,6 +125,10 @@ impl Host for FakeHost {
         self.log.borrow_mut().push(format!("keep {} ticks", snapshot.health.ticks));
         Ok(())
     }
+
+    fn is_first_start(&self) -> bool {
+        false
+    }
 }
 
 /// A session with its fakes, and what is to happen in it.

@@ -161,6 +161,8 @@ impl Live<'_> {
             waits_for,
             ask_on_quit: matches!(config.target, Some(TargetSpec::Command(_))),
             saved: opened.is_some(),
+            // Under --secure no session is kept: it would always be the first.
+            first_start: !config.output.secure && host.is_first_start(),
             against: against.as_ref().map(baseline),
             zone: jiff::tz::TimeZone::system(),
             ..AppConfig::default()
