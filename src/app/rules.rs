@@ -123,7 +123,7 @@ pub enum Effect {
     Unnamed,
     /// The rules give some of its threads a name that others have without them.
     Collides,
-    /// The rules merge so many groups of the default rules.
+    /// The rules merge this number of groups of the default rules.
     Merges(usize),
     /// It has another name.
     Renamed,

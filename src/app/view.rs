@@ -245,11 +245,13 @@ impl View {
     /// searched anew then.
     pub fn open_again(&mut self) {
         self.renamed = Some(None);
+        self.flame.zoom = None;
     }
 
     /// Notes that the next projection names rows as they were when these were expanded.
     pub(super) fn open_as_before(&mut self, expanded: Expanded) {
         self.renamed = Some(Some(expanded));
+        self.flame.zoom = None;
     }
 
     pub(super) fn path(&self, row: &Row) -> Path {

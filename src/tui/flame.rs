@@ -35,14 +35,10 @@ pub fn titles(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
             let states = [State::Run, State::Rdy, State::Lock, State::Io, State::Wait, State::Disk];
             states.map(|state| (state.word(), theme.bar_of_state(state))).to_vec()
         }
-        false => [
-            ("yours", Role::App),
-            ("library", Role::Library),
-            ("runtime", Role::Runtime),
-            ("kernel", Role::Kernel),
-        ]
-        .map(|(word, role)| (word, theme.bar_of_role(role)))
-        .to_vec(),
+        false => {
+            let roles = [Role::App, Role::Library, Role::Runtime, Role::Kernel];
+            roles.map(|role| (word(role), theme.bar_of_role(role))).to_vec()
+        }
     };
     let cells: usize = words.iter().map(|(word, _)| word.len() + 1).sum();
     if theme.palette.has_colors() && pen.room() > cells + 1 {
@@ -62,7 +58,7 @@ pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
         for bar in line {
             let mut style = style(*bar, app, theme);
             if selected == Some(*bar) {
-                style = style.patch(theme.selected());
+                style = style.patch(theme.selected_bar());
             }
             let cells = usize::from(bar.cells);
             let mut pen = Pen::new(buffer, area, y);
@@ -141,11 +137,12 @@ pub fn explain(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
     let (total, own) = view.bar_totals(bar.of);
     let own = own.share(view.shown.metric, &view.projection.total);
     let own = if own >= 0.0005 { format!(", {}% its own", percent(own)) } else { String::new() };
-    let figures = format!("  {}{own}", share(bar, app));
-    let line = match bar.of {
-        BarOf::Node(node) => trees_line(node, app),
-        BarOf::All | BarOf::Group(_) => String::new(),
+    let (line, whose) = match bar.of {
+        BarOf::Node(node) => (line_of(node, app), word(view.trees().role(node))),
+        BarOf::All | BarOf::Group(_) => (String::new(), ""),
     };
+    let whose = if whose.is_empty() { String::new() } else { format!("  {whose}") };
+    let figures = format!("  {}{own}{whose}", share(bar, app));
     let room = pen.room().saturating_sub(1 + width(&figures) + width(&line));
     let name = name(bar, room, app, theme);
     pen.space(1).put(&name, theme.bold()).put(&line, theme.dim()).put(&figures, theme.plain());
@@ -162,8 +159,20 @@ pub fn explain(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
     }
 }
 
+/// Returns the word for whose code a bar is.
+fn word(role: Role) -> &'static str {
+    match role {
+        Role::App => "yours",
+        Role::Library => "library",
+        Role::Runtime => "runtime",
+        Role::Kernel => "kernel",
+        Role::Wait => "waits",
+        Role::Marker => "",
+    }
+}
+
 /// Returns the line number of a node, if one is known and has a meaning.
-fn trees_line(node: u32, app: &AppState) -> String {
+fn line_of(node: u32, app: &AppState) -> String {
     let location = app.view.trees().location(node, app.view.shown.metric);
     match (location.line, app.view.shown.roll_up.joins()) {
         (Some(line), false) => format!(" :{line}"),

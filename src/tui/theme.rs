@@ -127,6 +127,12 @@ impl Theme {
         if self.palette.has_colors() { style.fg(Color::Reset) } else { style }
     }
 
+    /// Returns the style of the selected bar of the flame graph, whatever its colour.
+    pub fn selected_bar(&self) -> Style {
+        let style = self.selected();
+        if self.palette.has_colors() { style.bg(Color::Reset) } else { style }
+    }
+
     pub fn key(&self) -> Style {
         self.ink(Color::Cyan).add_modifier(Modifier::BOLD)
     }
@@ -174,9 +180,9 @@ impl Theme {
         self.paper(match role {
             Role::App => Color::Yellow,
             Role::Library => Color::Cyan,
-            Role::Runtime => Color::Blue,
+            Role::Runtime => Color::LightBlue,
             Role::Kernel => Color::Magenta,
-            Role::Wait => Color::LightBlue,
+            Role::Wait => Color::LightGreen,
             Role::Marker => Color::DarkGray,
         })
     }

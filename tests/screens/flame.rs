@@ -91,6 +91,28 @@ fn a_bar_can_be_as_wide_as_the_screen() {
 }
 
 #[test]
+fn other_rows_end_the_zoom() {
+    let mut live = live(80, 24);
+    live.press("r4jjj<enter>t");
+    assert!(!live.screen().contains("zoomed"), "{}", live.screen());
+    assert!(lines(&live)[3].contains("checkout"), "{}", live.screen());
+}
+
+#[test]
+fn a_picked_process_has_the_whole_width() {
+    let mut live = Live::new(120, 40, AppConfig { pick: true, ..AppConfig::default() });
+    let row = ProcessRow { pid: 7, command: "shopd".into(), ..ProcessRow::default() };
+    live.send(Input::Processes(vec![row]));
+    live.press("<down><enter>");
+    live.send(Input::Snapshot(Arc::new(pricing().run(40 * SECOND).snapshot())));
+    live.press("4");
+    let edges = lines(&live)[3].char_indices().filter(|(_, c)| *c == '▏').count();
+    assert_eq!(edges, 2, "{}", live.screen());
+    let second = lines(&live)[3].chars().collect::<Vec<_>>().iter().rposition(|c| *c == '▏');
+    assert_eq!(second, Some(48), "{}", live.screen());
+}
+
+#[test]
 fn the_mouse_chooses_a_bar_and_zooms() {
     let mut live = live(80, 24);
     live.press("r4");
