@@ -510,6 +510,9 @@ impl AppState {
         (self.frozen, self.ptrace_helps) = (false, false);
         (self.time_cursor, self.before_cursor) = (None, None);
         self.looked_up = LookedUp::default();
+        // A range of this session is no baseline for another.
+        self.baseline.take_if(|baseline| baseline.file.is_none());
+        self.comparing &= self.baseline.is_some();
         self.waits.clear();
         self.ask_nothing();
     }

@@ -252,3 +252,58 @@ fn a_saved_profile_is_compared_with_from_the_start() {
         assert!(line(&live, 0).contains("against yesterday.sampletop, 2026-03-14 14:03"));
     }
 }
+
+/// A session with process `PID`, picked from the list.
+fn pick(live: &mut Live) {
+    let row = ProcessRow { pid: PID, command: "shop".into(), ..ProcessRow::default() };
+    live.send(Input::Processes(vec![row]));
+    live.press("<down><enter>");
+    assert!(live.screen().contains("attaching"), "{}", live.screen());
+}
+
+/// Ends the session; the list of processes follows.
+fn leave(live: &mut Live) {
+    live.press("<esc>y");
+    assert!(matches!(live.effects.last(), Some(Effect::Detach)), "{:?}", live.effects);
+    live.send(Input::Detached);
+}
+
+#[test]
+fn another_process_is_not_compared_with_a_range_of_the_one_before() {
+    let mut live = Live::new(120, 40, AppConfig { pick: true, ..AppConfig::default() });
+    pick(&mut live);
+    let before = Arc::new(service().run(40 * SECOND).snapshot());
+    let baseline = Arc::downgrade(&before);
+    live.send(Input::Snapshot(before));
+    live.press("M=");
+    assert!(line(&live, 0).contains("DIFF"), "{}", live.screen());
+    leave(&mut live);
+    pick(&mut live);
+    live.send(Input::Snapshot(shop()));
+    assert!(line(&live, 0).contains("LIVE"), "{}", live.screen());
+    assert!(live.press("=").screen().contains("there is no baseline"), "{}", live.screen());
+    assert!(baseline.upgrade().is_none(), "the facts of the process before are kept");
+}
+
+#[test]
+fn another_process_is_compared_with_the_same_file() {
+    let against = Baseline {
+        snapshot: Arc::new(service().run(40 * SECOND).snapshot()),
+        range: Range::Cumulative { since: None },
+        file: Some("yesterday.sampletop".into()),
+    };
+    let config = AppConfig { pick: true, against: Some(against), ..AppConfig::default() };
+    let mut live = Live::new(120, 40, config);
+    for keys in ["", "="] {
+        pick(&mut live);
+        live.send(Input::Snapshot(Arc::new(service().run(40 * SECOND).snapshot())));
+        assert!(line(&live, 0).contains("against yesterday.sampletop"), "{}", live.screen());
+        live.press(keys);
+        leave(&mut live);
+    }
+    // The user has left the comparison.
+    pick(&mut live);
+    live.send(Input::Snapshot(shop()));
+    assert!(line(&live, 0).contains("LIVE"), "{}", live.screen());
+    assert!(line(live.press("="), 0).contains("against yesterday.sampletop"));
+}
