@@ -96,7 +96,8 @@ fn state_word(snapshot: &Snapshot, app: &AppState) -> &'static str {
 }
 
 fn target(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme) {
-    let mut word = state_word(snapshot, app);
+    let state = state_word(snapshot, app);
+    let mut word = state.to_owned();
     let settings = &app.view.shown;
     let (from, till) = (app.view.projection.from, app.view.projection.till);
     let clock = |at| theme.clock(&snapshot.session, at);
@@ -142,7 +143,7 @@ fn target(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme)
     if let Some(compared) = &app.view.compared
         && app.view.pane.is_compared()
     {
-        word = "DIFF";
+        word = if state == "LIVE" { "DIFF".to_owned() } else { format!("{state} DIFF") };
         let shown = format!("{}-{}", clock(from), clock(till));
         let base = baseline(compared, theme);
         variants = vec![
@@ -174,7 +175,7 @@ fn target(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme)
     pen.put(&name, theme.bold());
     pen.put_left(&cut_end(&more, left, theme.glyphs.cut), left, theme.dim());
     pen.space(pen.room().saturating_sub(right));
-    pen.put(word, if word == "LIVE" { theme.live() } else { theme.not_live() });
+    pen.put(&word, if word == "LIVE" { theme.live() } else { theme.not_live() });
     pen.put(rest, theme.plain());
 }
 

@@ -1,6 +1,7 @@
 //! Tree and methods compared with a baseline: a range of the session, or a saved profile.
 
 use sampletop::app::baseline::Baseline;
+use sampletop::model::facts::snapshot::Target;
 use sampletop::model::projection::settings::Range;
 
 use super::fixture::{Does, Doing, EPOLL_WAIT, PID, RECVFROM, Script};
@@ -306,4 +307,29 @@ fn another_process_is_compared_with_the_same_file() {
     live.send(Input::Snapshot(shop()));
     assert!(line(&live, 0).contains("LIVE"), "{}", live.screen());
     assert!(line(live.press("="), 0).contains("against yesterday.sampletop"));
+}
+
+#[test]
+fn the_header_keeps_its_word_for_a_state_that_is_not_live() {
+    for width in [40, 80, 120] {
+        let (mut world, mut live) = released(width, 24);
+        live.press("=");
+        assert!(line(&live, 0).contains("DIFF") && !line(&live, 0).contains("LIVE"));
+        live.press(" ");
+        assert!(line(&live, 0).contains("FROZEN DIFF"), "{}", live.screen());
+        live.press(" ,,<enter>");
+        assert!(line(&live, 0).contains("PAST DIFF"), "{}", live.screen());
+        live.press("L");
+        let mut last = world.run(SECOND).snapshot();
+        let at = last.at;
+        let ended = |target: &Target| Target { ended: Some(at), ..target.clone() };
+        last.targets = last.targets.iter().map(ended).collect();
+        live.send(Input::Snapshot(Arc::new(last)));
+        assert!(line(&live, 0).contains("EXITED DIFF"), "{}", live.screen());
+    }
+    let (mut world, _) = released(80, 24);
+    let config = AppConfig { saved: true, ..AppConfig::default() };
+    let mut live = Live::new(80, 24, config);
+    live.send(Input::Snapshot(Arc::new(world.snapshot())));
+    assert!(line(live.press("M="), 0).contains("SAVED DIFF"), "{}", live.screen());
 }
