@@ -7,7 +7,7 @@ use super::change_rows::{ChangeRow, SMALL, Shape, What};
 use super::keyed_list::KeyedList;
 use super::list::Step;
 use super::pane::Pane;
-use super::row_path::{Expanded, GroupKey, Path, RowKey};
+use super::row_path::{Expanded, Path, RowKey};
 use super::rows::Fold;
 use crate::model::projection::settings::Settings;
 use crate::model::transform::diff::Diff;
@@ -149,7 +149,7 @@ impl ChangesView {
 
     /// Goes to the row of this path, or to the nearest one above it.
     pub fn go_to(&mut self, path: &Path, compared: &Compared, shown: &Settings, height: usize) {
-        let group = path.group.as_ref().map(|key| GroupKey::named(key.name().clone()));
+        let group = path.group.as_ref().map(|key| key.in_comparison(&shown.grouping));
         let mut above = Path { group, ..path.clone() };
         let shape = self.shape(&compared.diff, shown);
         let mut target = above.clone();

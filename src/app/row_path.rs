@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::projection::settings::{Grouping, RollUp, Settings};
 use crate::model::projection::{Group, Projection};
+use crate::model::transform::diff;
 
 /// Identifies a row across snapshots, by the same properties that
 /// [`crate::model::projection`] uses.
@@ -55,10 +56,6 @@ impl GroupKey {
         GroupKey { name, id: (0, 0) }
     }
 
-    pub fn name(&self) -> &Arc<str> {
-        &self.name
-    }
-
     pub fn of(group: &Group, grouping: &Grouping) -> GroupKey {
         let id = match (grouping, group.threads.first()) {
             (Grouping::Thread, Some(first)) => (first.thread.pid, first.thread.tid),
@@ -66,6 +63,11 @@ impl GroupKey {
             _ => (0, 0),
         };
         GroupKey { name: group.name.clone(), id }
+    }
+
+    /// Returns the key of the group of a comparison that this group belongs to.
+    pub fn in_comparison(&self, grouping: &Grouping) -> GroupKey {
+        GroupKey::named(diff::group_name(&self.name, grouping))
     }
 }
 
@@ -108,12 +110,32 @@ impl Path {
 
     /// Finds the group, and the nodes of this path as far as they exist now.
     pub fn find(&self, projection: &Projection, settings: &Settings) -> Option<(u32, Vec<u32>)> {
-        let group = projection
-            .groups
-            .iter()
-            .position(|g| Some(GroupKey::of(g, &settings.grouping)) == self.group)?;
+        let is_it = |group: &Group| Some(GroupKey::of(group, &settings.grouping)) == self.group;
+        let group = projection.groups.iter().position(is_it)? as u32;
+        Some((group, self.nodes(projection, group, settings)))
+    }
+
+    /// Finds the same for a path of a comparison. Several groups may be one there: the first that
+    /// has most of the path.
+    pub fn find_compared(
+        &self,
+        projection: &Projection,
+        settings: &Settings,
+    ) -> Option<(u32, Vec<u32>)> {
+        let grouping = &settings.grouping;
+        let groups = (0..).zip(&projection.groups);
+        let is_it = |group: &Group| {
+            Some(GroupKey::of(group, grouping).in_comparison(grouping)) == self.group
+        };
+        let found = groups.filter(|(_, group)| is_it(group));
+        let found = found.map(|(at, _)| (at, self.nodes(projection, at, settings)));
+        found.reduce(|most, next| if next.1.len() > most.1.len() { next } else { most })
+    }
+
+    /// Returns the nodes of the path in a group, as far as they exist.
+    fn nodes(&self, projection: &Projection, group: u32, settings: &Settings) -> Vec<u32> {
         let mut nodes = Vec::with_capacity(self.frames.len());
-        let mut below = projection.roots(&projection.groups[group]);
+        let mut below = projection.roots(&projection.groups[group as usize]);
         for key in &self.frames {
             let Some(node) = below.find(|node| key.is(projection.name(*node), settings.roll_up))
             else {
@@ -122,7 +144,7 @@ impl Path {
             nodes.push(node);
             below = projection.children(node);
         }
-        Some((group as u32, nodes))
+        nodes
     }
 }
 

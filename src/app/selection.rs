@@ -285,7 +285,7 @@ impl View {
     /// have time now; and whether that is all of them.
     fn found_change(&self) -> Option<(u32, Vec<u32>, bool)> {
         let path = self.changes.selected_path(self.compared.as_ref()?, &self.shown)?;
-        let (group, nodes) = path.find(&self.projection, &self.shown)?;
+        let (group, nodes) = path.find_compared(&self.projection, &self.shown)?;
         let is_whole = !path.small && nodes.len() == path.frames.len();
         Some((group, nodes, is_whole))
     }

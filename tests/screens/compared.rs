@@ -333,3 +333,32 @@ fn the_header_keeps_its_word_for_a_state_that_is_not_live() {
     live.send(Input::Snapshot(Arc::new(world.snapshot())));
     assert!(line(live.press("M="), 0).contains("SAVED DIFF"), "{}", live.screen());
 }
+
+/// A comparison names threads and processes without their numbers.
+#[test]
+fn a_row_is_that_of_its_thread_in_the_other_views() {
+    let (_, mut live) = released(120, 40);
+    live.press("tt=C/serve-2<enter>");
+    assert!(live.selected().contains("serve-2"), "{}", live.screen());
+    let screen = live.press("6").screen();
+    assert!(screen.contains("serve-2") && !screen.contains("serve-0"), "{screen}");
+    // A call has the lines of its own thread.
+    live.press("1<right>/Template::fill<enter>:");
+    assert!(live.screen().contains("threads: only this group"), "{}", live.screen());
+    // By process, too.
+    live.press("<esc>tCg:");
+    assert!(live.screen().contains("threads: only this group"), "{}", live.screen());
+}
+
+/// One thread, which uses a whole core.
+#[test]
+fn the_row_of_a_sentence_is_found_in_a_comparison() {
+    let doing: Does = Box::new(|_| Doing::Runs("clone3;spin::first:3;spin::turn:5"));
+    let mut world = World::new(vec![Script { pid: PID, name: "spin-1".into(), doing }]);
+    let mut live = Live::new(120, 40, AppConfig::default());
+    live.send(Input::Snapshot(Arc::new(world.run(40 * SECOND).snapshot())));
+    live.press("Mtt=C");
+    assert!(!live.screen().contains("spin::first"), "{}", live.screen());
+    live.press("!");
+    assert!(live.selected().contains("spin::turn"), "{}", live.screen());
+}

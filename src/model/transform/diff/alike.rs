@@ -77,8 +77,9 @@ impl Alike {
     }
 }
 
-/// Returns a group's name without pid, tid or address, which differ between the profiles.
-pub(super) fn group(name: &Arc<str>, grouping: &Grouping) -> Arc<str> {
+/// Returns the name in a comparison of a projection's group: without pid, tid or address, which
+/// differ between the profiles.
+pub fn group_name(name: &Arc<str>, grouping: &Grouping) -> Arc<str> {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match grouping {
         // `4321 java -jar shop.jar`

@@ -23,6 +23,7 @@ use crate::model::projection::{Projection, Totals};
 use crate::model::vocabulary::frame::Ns;
 use crate::model::vocabulary::state::State;
 use alike::Alike;
+pub use alike::group_name;
 
 /// The unit of figures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -188,7 +189,7 @@ impl Builder<'_> {
         let metric = self.diff.metric;
         let sums = |totals: &Totals| Sums::of(totals, metric);
         for group in &projection.groups {
-            let at = self.group(alike::group(&group.name, grouping));
+            let at = self.group(group_name(&group.name, grouping));
             let known = &mut self.diff.groups[at as usize];
             *known.threads.side(which) += group.threads.len();
             known.total.side(which).add(&sums(&group.total));
