@@ -54,7 +54,7 @@ impl AppState {
     pub(super) fn name_baseline(&mut self, newer: &Snapshot) {
         let Some(baseline) = &mut self.baseline else { return };
         let kept = &baseline.snapshot;
-        if kept.health.naming && Arc::ptr_eq(&kept.session, &newer.session) {
+        if kept.health.naming && baseline.file.is_none() {
             let mut renamed = Snapshot::clone(kept);
             renamed.tables = newer.tables.clone();
             renamed.health.naming = newer.health.naming;

@@ -362,3 +362,20 @@ fn the_row_of_a_sentence_is_found_in_a_comparison() {
     live.press("!");
     assert!(live.selected().contains("spin::turn"), "{}", live.screen());
 }
+
+/// Symbols are read while the baseline is kept already, and the interval is changed then.
+#[test]
+fn a_baseline_gets_names_that_are_found_later() {
+    let mut world = service();
+    let mut live = Live::new(120, 40, AppConfig::default());
+    live.send(Input::Snapshot(Arc::new(world.run(40 * SECOND).unnamed_snapshot())));
+    live.press("M");
+    let mut named = world.run(40 * SECOND).snapshot();
+    let mut session = (*named.session).clone();
+    session.interval_ns = 20 * MS;
+    named.session = Arc::new(session);
+    live.send(Input::Snapshot(Arc::new(named)));
+    live.press("=2");
+    assert_eq!(figures(&live, "discount"), ["30.0", "+30.0", "."]);
+    assert_eq!(figures(&live, "legacy"), [".", "-10.0", "10.0"]);
+}
