@@ -154,27 +154,33 @@ impl Shape<'_> {
         &self.diff.nodes[node as usize].total
     }
 
-    /// Compares two rows by the column; the largest first, names in their order.
-    fn by_column(
-        &self,
-        (a, own_a): (&Pair<Sums>, &Pair<Sums>),
-        (b, own_b): (&Pair<Sums>, &Pair<Sums>),
-        by_name: impl Fn() -> Ordering,
-    ) -> Ordering {
-        let size = |row: &Pair<Sums>, own: &Pair<Sums>| match self.sort {
-            Now => self.diff.unbounded(row).after,
-            Change => self.diff.unbounded(row).change.abs(),
-            Before => self.diff.unbounded(row).before,
+    /// Returns a row's figure in the column that rows are sorted by.
+    fn size(&self, total: &Pair<Sums>, own: &Pair<Sums>) -> f64 {
+        match self.sort {
+            Now => self.diff.unbounded(total).after,
+            Change => self.diff.unbounded(total).change.abs(),
+            Before => self.diff.unbounded(total).before,
             SelfNow => self.diff.unbounded(own).after,
             SelfChange => self.diff.unbounded(own).change.abs(),
             Name | Module => 0.0,
-        };
-        let order = match self.sort {
-            Name => by_name(),
-            _ => size(b, own_b).total_cmp(&size(a, own_a)),
-        };
-        let order = if self.reverse { order.reverse() } else { order };
-        order.then_with(by_name)
+        }
+    }
+
+    /// Sorts rows, each with its figure in the column; the largest first, names in their order.
+    fn sorted<T>(
+        &self,
+        mut rows: Vec<(f64, T)>,
+        by_name: impl Fn(&T, &T) -> Ordering,
+    ) -> impl Iterator<Item = T> {
+        rows.sort_by(|(size_a, a), (size_b, b)| {
+            let order = match self.sort {
+                Name => by_name(a, b),
+                _ => size_b.total_cmp(size_a),
+            };
+            let order = if self.reverse { order.reverse() } else { order };
+            order.then_with(|| by_name(a, b))
+        });
+        rows.into_iter().map(|(_, row)| row)
     }
 
     fn by_location(&self, a: &Location, b: &Location) -> Ordering {
@@ -183,8 +189,10 @@ impl Shape<'_> {
             (Module, true) => b.module.cmp(&a.module),
             _ => Ordering::Equal,
         };
-        let name = |l: &Location| (l.function.clone(), l.module.clone(), l.line);
-        by_module.then_with(|| name(a).cmp(&name(b))).then_with(|| a.kind.cmp(&b.kind))
+        by_module
+            .then_with(|| a.function.cmp(&b.function))
+            .then_with(|| a.module.cmp(&b.module))
+            .then_with(|| (a.line, a.kind).cmp(&(b.line, b.kind)))
     }
 
     pub fn functions(&self) -> Vec<u32> {
@@ -193,28 +201,22 @@ impl Shape<'_> {
             let function = &functions[at as usize];
             (self.diff.sums(&function.total), self.diff.sums(&function.own))
         };
-        let mut rows: Vec<_> = (0..functions.len() as u32).map(|at| (at, sums(at))).collect();
-        rows.retain(|(_, (total, _))| self.is_shown(total));
+        let all = (0..functions.len() as u32).map(|at| (at, sums(at)));
+        let shown = all.filter(|(_, (total, _))| self.is_shown(total));
+        let rows = shown.map(|(at, (total, own))| (self.size(&total, &own), at)).collect();
         let location = |at: u32| &functions[at as usize].location;
-        rows.sort_by(|(a, (total_a, own_a)), (b, (total_b, own_b))| {
-            let by_name = || self.by_location(location(*a), location(*b));
-            self.by_column((total_a, own_a), (total_b, own_b), by_name)
-        });
-        rows.into_iter().map(|(at, _)| at).collect()
+        self.sorted(rows, |a, b| self.by_location(location(*a), location(*b))).collect()
     }
 
     /// Returns all visible rows.
     pub fn rows(&self, expanded: &Expanded) -> Vec<ChangeRow> {
         let groups = &self.diff.groups;
-        let mut order: Vec<u32> = (0..groups.len() as u32)
-            .filter(|at| self.is_shown(&groups[*at as usize].total))
-            .collect();
-        order.sort_by(|a, b| {
-            let (a, b) = (&groups[*a as usize], &groups[*b as usize]);
-            self.by_column((&a.total, &a.own), (&b.total, &b.own), || a.name.cmp(&b.name))
-        });
+        let shown = (0..).zip(groups).filter(|(_, group)| self.is_shown(&group.total));
+        let order = shown.map(|(at, group)| (self.size(&group.total, &group.own), at)).collect();
+        let name = |at: u32| &groups[at as usize].name;
+        let order = self.sorted(order, |a, b| name(*a).cmp(name(*b)));
         let is_small = |at: &u32| self.is_small(&groups[*at as usize].total);
-        let (small, large): (Vec<u32>, Vec<u32>) = order.into_iter().partition(is_small);
+        let (small, large): (Vec<u32>, Vec<u32>) = order.partition(is_small);
         let mut rows = Vec::new();
         for at in large {
             self.push_group(at, None, expanded, &mut rows);
@@ -363,13 +365,12 @@ impl Shape<'_> {
             }
             drawn.push(Drawn { node, branch, swallowed });
         }
-        drawn.sort_by(|a, b| {
-            let of = |drawn: &Drawn<'_>| &self.diff.nodes[drawn.node as usize];
-            let (a, b) = (of(a), of(b));
-            let by_name = || self.by_location(&a.location, &b.location);
-            self.by_column((&a.total, &a.own), (&b.total, &b.own), by_name)
-        });
-        drawn
+        let of = |drawn: &Drawn<'_>| &self.diff.nodes[drawn.node as usize];
+        let size = |drawn: &Drawn<'_>| self.size(&of(drawn).total, &of(drawn).own);
+        let drawn = drawn.into_iter().map(|drawn| (size(&drawn), drawn)).collect();
+        let by_name =
+            |a: &Drawn<'_>, b: &Drawn<'_>| self.by_location(&of(a).location, &of(b).location);
+        self.sorted(drawn, by_name).collect()
     }
 
     /// Returns the callee on whose line the call is drawn.
