@@ -58,25 +58,38 @@ pub fn open_own(path: &Path) -> io::Result<File> {
 }
 
 /// Creates a directory and its parents where they are missing. What is created is for its owner
-/// alone: us, or the caller of sudo. Fails with one sentence.
+/// alone: the caller of sudo in a directory of the caller's, otherwise us. Fails with one sentence.
 pub fn make_directory(path: &Path) -> Result<(), String> {
+    make_directory_of(path, caller_under_sudo())
+}
+
+fn make_directory_of(path: &Path, caller: Option<(Uid, Gid)>) -> Result<(), String> {
     if path.is_dir() || path.as_os_str().is_empty() {
         return Ok(());
     }
-    path.parent().map_or(Ok(()), make_directory)?;
-    let made = match std::fs::DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
-        made => made,
-    };
-    let given = made.and_then(|()| match caller_under_sudo() {
-        Some((uid, gid)) => {
-            let (uid, gid) = (Some(uid), Some(gid));
-            let flags = AtFlags::SYMLINK_NOFOLLOW;
-            Ok(rustix::fs::chownat(rustix::fs::CWD, path, uid, gid, flags)?)
-        }
-        None => Ok(()),
-    });
-    given.map_err(|error| format!("cannot make `{}`: {}", shown(path), why(&error)))
+    path.parent().map_or(Ok(()), |parent| make_directory_of(parent, caller))?;
+    make_one_directory(path, caller)
+        .map_err(|error| format!("cannot make `{}`: {}", shown(path), why(&error)))
+}
+
+/// Creates a directory in one that exists. Works through descriptors: the caller of sudo may replace
+/// names in a directory of theirs meanwhile.
+fn make_one_directory(path: &Path, caller: Option<(Uid, Gid)>) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent = rustix::fs::open(parent, flags | OFlags::PATH, Mode::empty())?;
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    match rustix::fs::mkdirat(&parent, name, Mode::RWXU) {
+        Err(rustix::io::Errno::EXIST) => return Ok(()),
+        made => made?,
+    }
+    // sudo may keep root's HOME: what is created there stays root's.
+    let parent_owner = Uid::from_raw(rustix::fs::fstat(&parent)?.st_uid);
+    if let Some((uid, gid)) = caller.filter(|(uid, _)| *uid == parent_owner) {
+        let made = rustix::fs::openat(&parent, name, flags | OFlags::NOFOLLOW, Mode::empty())?;
+        rustix::fs::fchown(&made, Some(uid), Some(gid))?;
+    }
+    Ok(())
 }
 
 /// Creates a directory for our files alone, with its parents, if it is missing, and opens it.
@@ -360,6 +373,36 @@ mod tests {
         assert_eq!(error, format!("cannot write `{}`: no space left on device", path.display()));
         assert_eq!(std::fs::read(&path).expect("there"), b"old");
         assert_eq!(names(dir.path()), ["p.txt"]);
+    }
+
+    #[test]
+    fn under_sudo_new_directories_belong_to_whom_their_parent_belongs() {
+        if !crate::skip::need_root("gives a directory away") {
+            return;
+        }
+        let caller = sudo_ids("1234", "1235");
+        let dir = scratch();
+        let owner = |path: &Path| {
+            let stat = std::fs::metadata(path).expect("there");
+            (stat.uid(), stat.gid(), stat.permissions().mode() & 0o7777)
+        };
+        let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let of_root = dir.path().join("root/.local/state");
+        make_directory_of(&of_root, caller).expect("made");
+        for path in [&of_root, of_root.parent().expect("one"), &dir.path().join("root")] {
+            assert_eq!(owner(path), (own.0, own.1, 0o700), "{}", path.display());
+        }
+        let home = dir.path().join("home");
+        std::fs::create_dir(&home).expect("made");
+        std::os::unix::fs::chown(&home, Some(1234), Some(1235)).expect("given away");
+        let of_caller = home.join(".local/state");
+        make_directory_of(&of_caller, caller).expect("made");
+        for path in [&of_caller, of_caller.parent().expect("one")] {
+            assert_eq!(owner(path), (1234, 1235, 0o700), "{}", path.display());
+        }
+        // Whose it is already stays so.
+        make_directory_of(&dir.path().join("root"), caller).expect("there");
+        assert_eq!(owner(&dir.path().join("root")).0, own.0);
     }
 
     #[test]
