@@ -35,6 +35,25 @@ fn the_demo_shows_its_threads_and_functions() {
 }
 
 #[test]
+fn colours_that_were_asked_for_are_written_whatever_the_environment_says() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let start = |args: &[&str]| {
+        let args = [&["demo", "--workload", "mixed"], args].concat();
+        let mut session = Session::start_with(&[("NO_COLOR", "1")], &args, 24, 80, dir.path());
+        session.wait_for("a tree", |s| s.contains("method_500ms"));
+        session.press("q");
+        assert_eq!(session.wait_end(), 0);
+        String::from_utf8_lossy(&session.raw).into_owned()
+    };
+    let raw = start(&["--color", "256"]);
+    assert!(raw.contains("\u{1b}[38;5;"), "{raw:?}");
+    // This sequence ends bold and reversed letters too.
+    assert!(!raw.contains("\u{1b}[;m"), "{raw:?}");
+    let raw = start(&[]);
+    assert!(!raw.contains("\u{1b}[38;5;") && !raw.contains("\u{1b}[;m"), "{raw:?}");
+}
+
+#[test]
 fn freeze_and_go_on() {
     let (mut session, _dir) = demo(&["--workload", "mixed"], 30, 120);
     session.wait_for("a tree", |s| s.contains("method_500ms"));

@@ -166,7 +166,8 @@ fn build(typed: Typed, surroundings: &Surroundings) -> Result<Config, String> {
     })
 }
 
-/// Returns which colours are used. What the user asks for holds whatever the environment says.
+/// Returns which colours are used. What the command line asks for holds whatever the environment
+/// says. The environment holds against the configuration file, which gives way to it in `file`.
 fn color(screen: &ScreenOptions, surroundings: &Surroundings) -> Result<ColorDepth, String> {
     const WORDS: [(&str, Option<ColorDepth>); 5] = [
         ("auto", None),

@@ -154,6 +154,8 @@ pub fn read(
         let is_wanted = jobs.contains(&key.jobs)
             && has_option(key.name, matches)
             && !is_given(key.name, matches, off)
+            // The environment speaks of this terminal, the file of all.
+            && !(key.name == "color" && (surroundings.no_color || surroundings.dumb))
             && !GIVES_WAY.iter().any(gives_way);
         args.extend(entry_args.into_iter().filter(|_| is_wanted));
     }

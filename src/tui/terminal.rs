@@ -89,6 +89,9 @@ impl Screen {
                 }
             }));
         });
+        // crossterm reads NO_COLOR itself, and writes sequences without colours then. Which colours
+        // are used is decided in `config`.
+        crossterm::style::force_color_output(true);
         remember_modes();
         let mouse = config.mouse;
         take(mouse)?;

@@ -52,6 +52,17 @@ pub struct Session {
 impl Session {
     /// Starts sampletop with `args` in the folder `dir`, on a terminal of `rows` and `columns`.
     pub fn start(args: &[&str], rows: u16, columns: u16, dir: &std::path::Path) -> Session {
+        Session::start_with(&[], args, rows, columns, dir)
+    }
+
+    /// Does the same with these variables in its environment.
+    pub fn start_with(
+        variables: &[(&str, &str)],
+        args: &[&str],
+        rows: u16,
+        columns: u16,
+        dir: &std::path::Path,
+    ) -> Session {
         let pty = native_pty_system()
             .openpty(PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 })
             .expect("a pseudo terminal");
@@ -63,6 +74,7 @@ impl Session {
         // Keeps it from the saved session and the configuration of the user who runs the tests.
         command.env("XDG_STATE_HOME", dir.join(".state"));
         command.env("XDG_CONFIG_HOME", dir.join(".config"));
+        variables.iter().for_each(|(name, value)| command.env(name, value));
         let child = pty.slave.spawn_command(command).expect("sampletop starts");
         drop(pty.slave);
         let reader = pty.master.try_clone_reader().expect("a reader");

@@ -26,15 +26,22 @@ fn home(text: &str) -> Home {
 }
 
 impl Home {
-    fn parse(&self, line: &str) -> Result<Config, String> {
-        let words = std::iter::once("sampletop").chain(line.split_whitespace());
-        let surroundings = Surroundings {
+    fn surroundings(&self) -> Surroundings {
+        Surroundings {
             stdout_is_terminal: true,
             colors: ColorDepth::Ansi,
             config_path: Some(self.path.clone()),
             ..Surroundings::default()
-        };
-        parse_in(words.map(OsString::from), &surroundings).map_err(|exit| {
+        }
+    }
+
+    fn parse(&self, line: &str) -> Result<Config, String> {
+        self.parse_in(line, &self.surroundings())
+    }
+
+    fn parse_in(&self, line: &str, surroundings: &Surroundings) -> Result<Config, String> {
+        let words = std::iter::once("sampletop").chain(line.split_whitespace());
+        parse_in(words.map(OsString::from), surroundings).map_err(|exit| {
             assert_eq!((exit.code, exit.message.lines().count()), (ExitCode::Usage, 1));
             exit.message
         })
@@ -182,6 +189,21 @@ fn flags_are_switched_off_by_their_value() {
     assert!(home.config("-p 7 --idle=true").settings.idle);
     // Values of other options are not such flags.
     assert!(home.parse("-p 7 --focus --idle=false").is_err());
+}
+
+#[test]
+fn no_color_and_a_dumb_terminal_win_over_the_file_and_not_over_the_command_line() {
+    let home = home("color = 256\n");
+    let color = |surroundings: &Surroundings, line: &str| {
+        home.parse_in(line, surroundings).expect(line).screen.color
+    };
+    let no_color = Surroundings { no_color: true, ..home.surroundings() };
+    let dumb = Surroundings { dumb: true, ..home.surroundings() };
+    assert_eq!(color(&home.surroundings(), "-p 7"), ColorDepth::Indexed);
+    for surroundings in [no_color, dumb] {
+        assert_eq!(color(&surroundings, "-p 7"), ColorDepth::None);
+        assert_eq!(color(&surroundings, "--color 16 -p 7"), ColorDepth::Ansi);
+    }
 }
 
 fn pattern() -> impl Strategy<Value = Regex> {
