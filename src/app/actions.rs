@@ -459,6 +459,11 @@ impl AppState {
             self.notice = Some(("nothing is written under --secure".into(), Severity::Error));
             return Vec::new();
         }
+        // Its settings are its own, and some keys of the file were not read for it.
+        if self.config.saved {
+            self.say("a saved profile has its own settings: W saves those of a live session");
+            return Vec::new();
+        }
         let choices = Choices {
             settings: self.view.settings.clone(),
             window: Duration::from_nanos(self.window).clamp(SECOND, 24 * 3600 * SECOND),

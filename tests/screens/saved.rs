@@ -74,6 +74,16 @@ fn answers_are_kept_for_the_place_they_were_asked_for() {
 }
 
 #[test]
+fn what_is_chosen_for_a_saved_profile_stays_there() {
+    let mut saved = opened(&shop());
+    saved.press("m");
+    saved.effects.clear();
+    saved.press("W");
+    assert!(saved.effects.is_empty(), "{:?}", saved.effects);
+    assert!(saved.screen().contains("W saves those of a live session"), "{}", saved.screen());
+}
+
+#[test]
 fn a_saved_profile_says_who_woke_its_threads() {
     let mut live = Live::shop(80, 24);
     live.press("/^http-nio<enter>u");
