@@ -276,6 +276,30 @@ fn a_process_is_picked_from_the_list_and_one_that_refuses_leads_back_to_it() {
 }
 
 #[test]
+fn an_interval_that_was_chosen_holds_for_the_next_session() {
+    let mut played = Played { watch: None, ..Played::watching() };
+    played.config.target = None;
+    played.answers = vec![played.watched(), played.watched()];
+    let key = |key| Message::Input(Input::Key(key));
+    let erase = (0..8).map(|_| key(Key::Backspace)).collect();
+    let interval = joined([keys("d"), erase, keys("20ms"), vec![key(Key::Enter)]]);
+    let again = vec![key(Key::Esc), key(Key::Char('y')), key(Key::Enter)];
+    let script = joined([vec![key(Key::Enter), snapshot(4)], interval, again, keys("q")]);
+    let (code, log) = played.run(script);
+    assert!(is_success(&code), "{code:?}");
+    let seen: Vec<&str> = log
+        .iter()
+        .filter(|line| line.starts_with("watch") || line.starts_with("interval"))
+        .map(|line| line.split('(').next().unwrap_or_default())
+        .collect();
+    assert_eq!(
+        seen,
+        ["watch Processes", "interval 20ms", "watch Processes", "interval 20ms"],
+        "{log:?}"
+    );
+}
+
+#[test]
 fn an_awaited_process_that_exits_at_once_is_awaited_again() {
     let ended = || Failure::new(ExitCode::EndedEarly, "process 42 ended");
     let mut played = Played { watch: None, ..Played::watching() };

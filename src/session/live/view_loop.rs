@@ -341,12 +341,12 @@ impl Live<'_> {
     /// Starts the session once the awaited process appeared.
     fn begin(&mut self, found: Result<Begin, Failure>) -> Option<Outcome> {
         match found.and_then(|begin| begin(self.sender.clone())) {
-            Ok(watch) => self.watch = Some(watch),
+            Ok(watch) => self.begin_watching(watch),
             // It exited meanwhile.
             Err(failure) if failure.code == ExitCode::EndedEarly => {
                 let spec = self.config.target.as_ref()?;
                 match self.host.watch(spec, &self.sender) {
-                    Ok(Aimed::Watched(watch)) => self.watch = Some(watch),
+                    Ok(Aimed::Watched(watch)) => self.begin_watching(watch),
                     Ok(Aimed::Awaited(_)) => {}
                     Err(failure) => return Some(Outcome::Failed(failure)),
                 }
@@ -354,6 +354,15 @@ impl Live<'_> {
             Err(failure) => return Some(Outcome::Failed(failure)),
         }
         None
+    }
+
+    /// Takes processes that are watched from now on. They are sampled at the interval that the user
+    /// chose meanwhile, or for those watched before.
+    fn begin_watching(&mut self, watch: Box<dyn Watched>) {
+        if self.app.interval != self.config.sampling.interval {
+            watch.set_interval(self.app.interval);
+        }
+        self.watch = Some(watch);
     }
 
     /// Passes an input to the app, with its time.
@@ -429,7 +438,7 @@ impl Live<'_> {
                 Effect::Attach(pids) => {
                     let spec = TargetSpec::Processes(Wanted::Pids(pids));
                     match self.host.watch(&spec, &self.sender) {
-                        Ok(Aimed::Watched(watch)) => self.watch = Some(watch),
+                        Ok(Aimed::Watched(watch)) => self.begin_watching(watch),
                         // A pid exists, or it is an error.
                         Ok(Aimed::Awaited(_)) => {}
                         Err(failure) => {
