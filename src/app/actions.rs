@@ -464,8 +464,13 @@ impl AppState {
             self.say("a saved profile has its own settings: W saves those of a live session");
             return Vec::new();
         }
+        let mut settings = self.view.settings.clone();
+        // A group that is shown alone for a while is no choice for later runs.
+        if let Some(before) = &self.before_group {
+            settings.filters.threads = before.clone();
+        }
         let choices = Choices {
-            settings: self.view.settings.clone(),
+            settings,
             window: Duration::from_nanos(self.window).clamp(SECOND, 24 * 3600 * SECOND),
             interval: self.interval,
             mouse: self.config.screen.mouse,
@@ -501,6 +506,7 @@ impl AppState {
 
     /// Forgets what was seen; what the user chose stays.
     pub(super) fn forget_session(&mut self) {
+        self.leave_group();
         self.view = View::new(self.view.settings.clone(), self.view.names());
         self.view.resize(self.width, usize::from(self.layout().rows));
         // Other ranges are parts of this session's time.

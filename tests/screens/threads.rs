@@ -79,3 +79,20 @@ fn a_row_of_threads_is_no_call() {
         assert!(live.press("5").press(key).screen().contains("select a call first"), "{key}");
     }
 }
+
+#[test]
+fn a_group_that_is_shown_alone_is_neither_saved_nor_kept_for_another_process() {
+    let threads = |live: &Live| {
+        live.app.settings().filters.threads.active().map(|pattern| pattern.as_str().to_owned())
+    };
+    let mut live = Live::shop(80, 24);
+    live.press("5<enter>");
+    assert!(threads(&live).is_some());
+    live.effects.clear();
+    live.press("W");
+    let [Effect::SaveChoices(choices)] = &live.effects[..] else { panic!("{:?}", live.effects) };
+    assert!(choices.settings.filters.threads.active().is_none());
+    assert!(threads(&live).is_some(), "it is shown alone still");
+    live.send(Input::Detached);
+    assert_eq!(threads(&live), None);
+}
