@@ -135,8 +135,11 @@ fn parse_in(
     // First without the file, so that an error is about what was typed.
     let mut config = build::config(typed, surroundings)?;
     if let (false, Some(path)) = (from_file.args.is_empty(), &from_file.path) {
-        let merged = typed_line(&file::with(&args, &from_file), surroundings)
-            .and_then(|(typed, _)| build::config(typed, surroundings));
+        let merged =
+            typed_line(&file::with(&args, &from_file), surroundings).and_then(|(typed, _)| {
+                let interval_of_file = from_file.gives("interval");
+                build::config(Typed { interval_of_file, ..typed }, surroundings)
+            });
         config = merged.map_err(|exit| CliExit {
             message: format!("{}\n", file::with_path(&exit.message, path)),
             ..exit

@@ -473,9 +473,9 @@ fn sampling(typed: &Typed) -> Result<Sampling, String> {
     }
     let max_overhead = match (&typed.sampling.max_overhead, &typed.sampling.interval) {
         (Some(text), _) => Some(values::overhead(text)?),
-        // An explicit interval is kept, whatever it costs.
-        (None, Some(_)) => None,
-        (None, None) => Some(MAX_OVERHEAD),
+        // An interval that was asked for is kept, whatever it costs. That of the file is a habit.
+        (None, Some(_)) if !typed.interval_of_file => None,
+        (None, _) => Some(MAX_OVERHEAD),
     };
     let wakers = typed.wakers.as_ref().map(|text| values::time(text, &WAKERS)).transpose()?;
     Ok(Sampling { interval, max_overhead, capture, unwinder, wakers })

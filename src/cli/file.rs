@@ -122,6 +122,14 @@ pub struct FromFile {
     pub args: Vec<OsString>,
 }
 
+impl FromFile {
+    /// Returns whether an option with a value is among them.
+    pub fn gives(&self, name: &str) -> bool {
+        let option = format!("--{name}=");
+        self.args.iter().any(|arg| arg.as_encoded_bytes().starts_with(option.as_bytes()))
+    }
+}
+
 /// Reads and checks the file. Returns the options that the subcommand has and the command line does
 /// not give. `off`: see [`flags_off`].
 pub fn read(

@@ -38,6 +38,8 @@ pub struct Typed {
     pub command: Vec<OsString>,
     pub target: TargetOptions,
     pub sampling: SamplingOptions,
+    /// The interval is the configuration file's.
+    pub interval_of_file: bool,
     pub duration: Option<String>,
     pub wakers: Option<String>,
     pub view: ViewOptions,

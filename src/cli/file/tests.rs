@@ -83,6 +83,22 @@ fn keys_are_options_and_the_command_line_wins() {
 }
 
 #[test]
+fn the_files_interval_keeps_the_limit_on_cpu_time() {
+    let sampling = |text: &str, line: &str| {
+        let sampling = home(text).config(line).sampling;
+        (sampling.interval.as_millis(), sampling.max_overhead)
+    };
+    for line in ["-p 7", "report -p 7", "record -p 7"] {
+        assert_eq!(sampling("interval = '20ms'", line), (20, Some(3.0)), "{line}");
+        let typed = format!("{line} -i 5ms");
+        assert_eq!(sampling("interval = '20ms'", &typed), (5, None), "{typed}");
+        let both = "interval = '20ms'\nmax-overhead = 2";
+        assert_eq!(sampling(both, line), (20, Some(2.0)), "{line}");
+        assert_eq!(sampling("metric = 'cpu'", &typed), (5, None), "{typed}");
+    }
+}
+
+#[test]
 fn options_apply_where_the_subcommand_has_them() {
     let home = home(
         "metric = 'cpu'\nwindow = '1m'\nevery = '5m'\nmax-lines = 50\nmouse = true\nno-kernel = true\nskip-daemon = true\n",
