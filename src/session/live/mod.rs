@@ -3,9 +3,11 @@
 //! ```text
 //! view_loop  passes keys, signals and snapshots to the app, and carries out its effects
 //! outside    terminal and processes, for which fakes stand in in tests
+//! ending     what outlives a session
 //! saving     the files of a snapshot that the user saves
 //! ```
 
+mod ending;
 mod outside;
 mod saving;
 #[cfg(test)]
@@ -42,6 +44,8 @@ pub enum Message {
     Waking(Progress),
     /// An awaited process appeared, or can never be watched.
     Found(Result<Begin, Failure>),
+    /// The configuration file was written, or cannot be.
+    Saved(Result<String, String>),
     /// SIGINT, SIGTERM or SIGHUP.
     Signal,
     /// SIGCONT: this process was stopped, and other programs may have changed the terminal

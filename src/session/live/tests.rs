@@ -276,6 +276,36 @@ fn a_process_is_picked_from_the_list_and_one_that_refuses_leads_back_to_it() {
 }
 
 #[test]
+fn choices_that_are_saved_at_the_end_are_saved() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("sampletop/config.toml");
+    let mut played = Played::watching();
+    played.config.file = Some(path.clone());
+    let (code, _) = played.run(joined([vec![snapshot(1)], keys("mWq")]));
+    assert!(is_success(&code), "{code:?}");
+    let text = std::fs::read_to_string(&path).expect("it is written before the program ends");
+    assert!(text.contains("metric = \"cpu\""), "{text}");
+}
+
+#[test]
+fn the_end_says_that_choices_were_not_saved() {
+    let (sender, messages) = channel();
+    let saved = |result: Result<&str, &str>| {
+        Message::Saved(result.map(str::to_owned).map_err(str::to_owned))
+    };
+    let await_saved =
+        |saving, later: Vec<Message>| super::ending::await_saved(saving, later.into(), &messages);
+    sender.send(Message::Continued).expect("it listens");
+    sender.send(saved(Err("no space"))).expect("it listens");
+    assert_eq!(await_saved(2, vec![saved(Ok("saved"))]).as_deref(), Some("no space"));
+    assert_eq!(await_saved(1, vec![Message::Signal, saved(Ok("saved"))]), None);
+    assert_eq!(await_saved(0, Vec::new()), None);
+    drop(sender);
+    let sentence = await_saved(1, Vec::new()).expect("it is lost");
+    assert!(sentence.contains("not saved"), "{sentence}");
+}
+
+#[test]
 fn an_interval_that_was_chosen_holds_for_the_next_session() {
     let mut played = Played { watch: None, ..Played::watching() };
     played.config.target = None;

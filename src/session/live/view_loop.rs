@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
+use super::ending::{KEPT, await_saved, keep, not_kept};
 use super::memory::Trimmer;
 use super::outside::{Aimed, Begin, Host, Terminal, Watched};
 use super::projecting::{Answer, Projecting};
@@ -40,29 +41,10 @@ pub enum Outcome {
     Failed(Failure),
 }
 
-const KEPT: &str = "the session is kept until the next one: sampletop open";
-
-fn not_kept(sentence: &str) -> String {
-    format!("the session is not kept: {sentence}")
-}
-
 /// Returns the newest snapshot, with the observations since the last published one.
 fn newest(watch: Option<&dyn Watched>, last: Option<Arc<Snapshot>>) -> Option<Arc<Snapshot>> {
     let asker = watch.and_then(|watch| watch.asker());
     asker.and_then(|asker| asker.snapshot(Duration::ZERO)).or(last)
-}
-
-/// Keeps the profile of a session. `None`: there is nothing to keep, or nothing is written.
-fn keep(
-    host: &mut dyn Host,
-    app: &AppState,
-    config: &Config,
-    last: Option<&Arc<Snapshot>>,
-) -> Option<Result<(), String>> {
-    let snapshot = last.filter(|snapshot| snapshot.health.ticks > 0)?;
-    let is_demo = matches!(config.target, Some(TargetSpec::Demo { .. }));
-    let may_write = !config.output.secure && !is_demo;
-    may_write.then(|| host.keep(&app.with_looked_up(snapshot), app.settings()))
 }
 
 fn terminal_failed(error: std::io::Error) -> Outcome {
@@ -102,6 +84,8 @@ pub struct Live<'a> {
     helps: bool,
     last: Option<Arc<Snapshot>>,
     written: Vec<PathBuf>,
+    /// Configuration files that are being written.
+    saving: usize,
     end_child: bool,
     /// A saved profile is shown.
     saved: bool,
@@ -186,6 +170,7 @@ impl Live<'_> {
             helps: false,
             last: None,
             written: Vec::new(),
+            saving: 0,
             end_child: false,
             saved: opened.is_some(),
             clock,
@@ -329,6 +314,13 @@ impl Live<'_> {
                 return None;
             }
             Message::Found(found) => return self.begin(found),
+            Message::Saved(saved) => {
+                self.saving -= 1;
+                match saved {
+                    Ok(text) => Input::Notice(text, Severity::Info),
+                    Err(sentence) => Input::Notice(sentence, Severity::Error),
+                }
+            }
             Message::Input(input) => input,
         };
         if let Input::Exported(Ok(paths)) = &input {
@@ -522,7 +514,6 @@ impl Live<'_> {
 
     /// Writes the configuration file on its own thread, since a file server may hang.
     fn save_choices(&mut self, choices: Choices) {
-        let notice = |text, severity| Message::Input(Input::Notice(text, severity));
         let (path, sender) = (self.config.file.clone(), self.sender.clone());
         let saved = move || {
             let path = path.ok_or("no home directory is known: name a file with --config")?;
@@ -530,14 +521,14 @@ impl Live<'_> {
             Ok::<_, String>(format!("saved in {}", path.display()))
         };
         let thread = std::thread::Builder::new().name("config".into()).spawn(move || {
-            let _ = sender.send(match saved() {
-                Ok(text) => notice(text, Severity::Info),
-                Err(sentence) => notice(sentence, Severity::Error),
-            });
+            let _ = sender.send(Message::Saved(saved()));
         });
-        if let Err(error) = thread {
-            let sentence = format!("cannot start a thread to save: {error}");
-            self.send_input(Input::Notice(sentence, Severity::Error));
+        match thread {
+            Ok(_) => self.saving += 1,
+            Err(error) => {
+                let sentence = format!("cannot start a thread to save: {error}");
+                self.send_input(Input::Notice(sentence, Severity::Error));
+            }
         }
     }
 
@@ -605,7 +596,19 @@ impl Live<'_> {
     /// the exit code.
     pub fn leave(self, outcome: Outcome) -> Result<ExitCode, Failure> {
         let Live {
-            terminal, mut host, watch, written, end_child, last, config, app, saved, ..
+            terminal,
+            mut host,
+            watch,
+            written,
+            saving,
+            later,
+            messages,
+            end_child,
+            last,
+            config,
+            app,
+            saved,
+            ..
         } = self;
         drop(terminal);
         let last = newest(watch.as_deref(), last);
@@ -613,6 +616,9 @@ impl Live<'_> {
             None => {}
             Some(Ok(())) => println!("{KEPT}"),
             Some(Err(sentence)) => eprintln!("sampletop: {}", not_kept(&sentence)),
+        }
+        if let Some(sentence) = await_saved(saving, later, &messages) {
+            eprintln!("sampletop: {sentence}");
         }
         let output = watch.as_ref().and_then(|watch| watch.output());
         let leave_child = !(matches!(outcome, Outcome::Asked) && end_child);
