@@ -4,7 +4,7 @@
 use super::AppState;
 use super::pane::Pane;
 use crate::model::facts::tables::FrameKind;
-use crate::model::projection::settings::{Grouping, Level, SortColumn, Whose};
+use crate::model::projection::settings::{Grouping, Level, SortColumn, Whose, pattern};
 
 impl AppState {
     pub(super) fn sort(&mut self, column: SortColumn) {
@@ -84,7 +84,7 @@ impl AppState {
             whose.remove(at);
             self.say(format!("{} is judged by where it comes from again", location.function));
         } else {
-            match regex::Regex::new(&text) {
+            match pattern(&text) {
                 Ok(pattern) => whose.push(Whose { pattern, mine: !is_mine }),
                 Err(_) => return self.say("this name is too long for a pattern"),
             }
@@ -112,13 +112,13 @@ impl AppState {
         if self.view.shown.roll_up.joins() {
             return self.say("idle is what a function waits for: show functions first (b)");
         }
-        let pattern = format!("^{}$", regex::escape(&location.function));
+        let text = format!("^{}$", regex::escape(&location.function));
         let idle_at = &mut self.view.settings.idle_at;
-        if let Some(at) = idle_at.iter().position(|r| r.as_str() == pattern) {
+        if let Some(at) = idle_at.iter().position(|r| r.as_str() == text) {
             idle_at.remove(at);
             self.say(format!("waiting in {} is no longer idle", location.function));
         } else {
-            match regex::Regex::new(&pattern) {
+            match pattern(&text) {
                 Ok(regex) => idle_at.push(regex),
                 Err(_) => return self.say("this name is too long for a pattern"),
             }

@@ -1,12 +1,10 @@
 //! The menu of the row under the cursor: what can be done with its function or its threads.
 
-use regex::Regex;
-
 use super::event::Effect;
 use super::key::Key;
 use super::{AppState, Overlay};
 use crate::model::facts::tables::FrameKind;
-use crate::model::projection::settings::Filter;
+use crate::model::projection::settings::{Filter, pattern};
 
 /// One thing that can be done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -156,8 +154,8 @@ impl AppState {
             Some(before) => format!("{before}|{this}"),
             None => this,
         };
-        let Ok(pattern) = Regex::new(&text) else {
-            return self.say("this name is too long for a pattern");
+        let Ok(pattern) = pattern(&text) else {
+            return self.say("this pattern would be too long (f changes it)");
         };
         *filter = Filter::set(pattern);
         self.say(format!("{word} {name} (f changes it)"));

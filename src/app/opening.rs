@@ -3,7 +3,7 @@
 use super::pane::Pane;
 use super::rows::Fold;
 use super::{AppState, wait_chain};
-use crate::model::projection::settings::Filter;
+use crate::model::projection::settings::{Filter, pattern};
 
 impl AppState {
     /// Expands the row, or goes from an open row to that of the thread that holds its lock.
@@ -48,7 +48,7 @@ impl AppState {
     pub(super) fn only_group(&mut self, group: u32) {
         let rows = usize::from(self.layout().rows);
         let name = &self.view.projection.groups[group as usize].name;
-        let Ok(pattern) = regex::Regex::new(&format!("^{}$", regex::escape(name))) else {
+        let Ok(pattern) = pattern(&format!("^{}$", regex::escape(name))) else {
             return self.say("this name is too long for a pattern");
         };
         let threads = &mut self.view.settings.filters.threads;

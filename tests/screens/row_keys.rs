@@ -1,5 +1,6 @@
 //! The menu of a row, rules for names of threads, the hottest path, help by place.
 
+use super::fixture::{Doing, PID, Script};
 use super::graph::pricing;
 use super::*;
 
@@ -39,6 +40,23 @@ fn a_row_has_a_menu() {
     assert!(!live.screen().contains("only this group"), "{}", live.screen());
     live.press("g");
     assert!(live.screen().contains("OF IT%"), "the graph:\n{}", live.screen());
+}
+
+#[test]
+fn keys_make_no_pattern_that_the_configuration_file_would_refuse() {
+    let name: &'static str = "f".repeat(4096).leak();
+    let script =
+        Script { pid: PID, name: "worker".into(), doing: Box::new(move |_| Doing::Runs(name)) };
+    let mut live = Live::new(80, 24, AppConfig::default());
+    live.send(Input::Snapshot(Arc::new(World::new(vec![script]).run(10 * SECOND).snapshot())));
+    for keys in ["Cg<right>jA", "I", ":f", ":x", ":h"] {
+        live.press(keys);
+        assert!(live.screen().contains("too long"), "{keys}:\n{}", live.screen());
+    }
+    let settings = live.app.settings();
+    assert!(settings.whose.is_empty() && settings.idle_at.is_empty());
+    let filters = &settings.filters;
+    assert!([&filters.focus, &filters.ignore, &filters.hide].iter().all(|of| of.value.is_none()));
 }
 
 #[test]
