@@ -158,7 +158,7 @@ pub fn read(
     for entry in entries(&text).map_err(|fault| wrong(fault.line, fault.sentence))? {
         let (key, entry_args) = check(&entry).map_err(|sentence| wrong(entry.line, sentence))?;
         let gives_way =
-            |(name, option): &(&str, &str)| key.name == *name && is_given(option, matches, off);
+            |(name, option): &(&str, &str)| key.name == *name && is_given(option, matches, &[]);
         let is_wanted = jobs.contains(&key.jobs)
             && has_option(key.name, matches)
             && !is_given(key.name, matches, off)

@@ -222,6 +222,15 @@ fn no_color_and_a_dumb_terminal_win_over_the_file_and_not_over_the_command_line(
     }
 }
 
+#[test]
+fn an_option_that_is_switched_off_displaces_no_other_of_the_file() {
+    let home = home("unicode = true\n");
+    let not_utf8 = Surroundings { not_utf8: true, ..home.surroundings() };
+    let is_ascii = |line: &str| home.parse_in(line, &not_utf8).expect(line).screen.ascii;
+    assert!(!is_ascii("-p 7") && !is_ascii("--ascii=false -p 7"));
+    assert!(is_ascii("--ascii -p 7") && is_ascii("--unicode=false -p 7"));
+}
+
 fn pattern() -> impl Strategy<Value = Regex> {
     let texts =
         ["^a\\.b$", "x|y", "shop::", "\"quoted\" 'too'", "ü→", "a/b,c", "[a-z]{2,}\\t", "\u{7}"];
