@@ -92,8 +92,8 @@ const GIVES_WAY: [(&str, &str); 5] = [
 /// Minimum similarity (Jaro) at which a key is suggested.
 const ALIKE: f64 = 0.7;
 
-/// Splits `--idle=false` and its like off the arguments: a flag of the file does not hold then.
-/// Returns the other arguments and the names of these flags.
+/// Splits `--idle=false` and its like off the arguments: a flag of the file does not hold then, nor
+/// one before it. Returns the other arguments and the names of these flags.
 pub fn flags_off(args: &[OsString]) -> (Vec<OsString>, Vec<&'static str>) {
     let (mut others, mut off) = (Vec::with_capacity(args.len()), Vec::new());
     let mut is_command = false;
@@ -105,12 +105,31 @@ pub fn flags_off(args: &[OsString]) -> (Vec<OsString>, Vec<&'static str>) {
             Some((key.name, value.parse::<bool>().ok()?))
         });
         match flag {
-            Some((name, false)) => off.push(name),
+            Some((name, false)) => {
+                let flag = format!("--{name}");
+                others.retain(|other| *other != *flag);
+                off.push(name);
+            }
             Some((name, true)) => others.push(format!("--{name}").into()),
             None => others.push(arg.clone()),
         }
     }
+    // A flag that is given after it holds.
+    let end = others.iter().position(|arg| arg == "--").unwrap_or(others.len());
+    off.retain(|name| !others[..end].iter().any(|arg| *arg == *format!("--{name}")));
     (others, off)
+}
+
+/// Returns the command line with a flag that is switched off and that the subcommand does not have,
+/// switched on, so that the error is that of the flag.
+pub fn with_foreign_flag(
+    args: &[OsString],
+    matches: &ArgMatches,
+    off: &[&str],
+) -> Option<Vec<OsString>> {
+    let name = off.iter().find(|name| !has_option(name, matches))?;
+    let flag = FromFile { path: None, args: vec![format!("--{name}").into()] };
+    Some(with(args, &flag))
 }
 
 /// The file's options that apply to a command line.

@@ -231,6 +231,20 @@ fn an_option_that_is_switched_off_displaces_no_other_of_the_file() {
     assert!(is_ascii("--ascii -p 7") && is_ascii("--unicode=false -p 7"));
 }
 
+#[test]
+fn the_last_of_a_flag_holds_and_a_subcommand_takes_its_own_only() {
+    let home = home("idle = true\n");
+    let is_idle = |line: &str| home.config(line).settings.idle;
+    assert!(!is_idle("--idle --idle=false -p 7") && !is_idle("--idle=true --idle=false -p 7"));
+    assert!(is_idle("--idle=false --idle -p 7") && is_idle("--idle=false --idle=true -p 7"));
+    assert!(!is_idle("--idle=false --idle=false -p 7"));
+    for flag in ["--subprocesses", "--subprocesses=false"] {
+        let message = home.parse(&format!("diff {flag} a b")).expect_err(flag);
+        assert!(message.contains("`--subprocesses` does nothing for `diff`"), "{message}");
+    }
+    home.config("diff --no-kernel=false a b");
+}
+
 fn pattern() -> impl Strategy<Value = Regex> {
     let texts =
         ["^a\\.b$", "x|y", "shop::", "\"quoted\" 'too'", "ü→", "a/b,c", "[a-z]{2,}\\t", "\u{7}"];
