@@ -26,6 +26,8 @@ enum Kind {
     Flag,
     Text,
     Number,
+    /// A number, a word, or `true`.
+    Colors,
     /// May be repeated on the command line.
     Texts,
 }
@@ -73,7 +75,7 @@ const KEYS: &[Key] = &[
     key("sort", Kind::Text, Jobs::Live),
     key("names", Kind::Text, Jobs::Screen),
     key("theme", Kind::Text, Jobs::Screen),
-    key("color", Kind::Number, Jobs::Screen),
+    key("color", Kind::Colors, Jobs::Screen),
     key("no-color", Kind::Flag, Jobs::Screen),
     key("ascii", Kind::Flag, Jobs::Screen),
     key("unicode", Kind::Flag, Jobs::Screen),
@@ -224,9 +226,12 @@ fn check(entry: &Entry) -> Result<(&'static Key, Vec<OsString>), String> {
         (Kind::Flag, Value::Flag(true)) => vec![format!("--{name}").into()],
         (Kind::Flag, Value::Flag(false)) => Vec::new(),
         // As if the key were missing, so that it can stay in its place.
-        (Kind::Text | Kind::Number, Value::Text(text)) if text.is_empty() => Vec::new(),
-        (Kind::Text | Kind::Number | Kind::Texts, Value::Text(text)) => vec![option(text)],
-        (Kind::Number, Value::Number(number)) => vec![option(number)],
+        (Kind::Text | Kind::Number | Kind::Colors, Value::Text(text)) if text.is_empty() => {
+            Vec::new()
+        }
+        (_, Value::Text(text)) if key.kind != Kind::Flag => vec![option(text)],
+        (Kind::Number | Kind::Colors, Value::Number(number)) => vec![option(number)],
+        (Kind::Colors, Value::Flag(true)) => vec![option("true")],
         (Kind::Texts, Value::Texts(texts)) => texts.iter().map(|text| option(text)).collect(),
         (kind, value) => return Err(wrong_type(name, kind, value)),
     };
@@ -258,9 +263,11 @@ fn wrong_type(name: &str, kind: Kind, value: &Value) -> String {
         Kind::Flag => "true or false",
         Kind::Text => "a string",
         Kind::Number => "a number",
+        Kind::Colors => "a number, a word or true",
         Kind::Texts => "a list of strings",
     };
     let found = match value {
+        Value::Flag(false) if kind == Kind::Colors => "false",
         Value::Flag(_) => "true or false",
         Value::Number(_) => "a number",
         Value::Text(_) => "a string",

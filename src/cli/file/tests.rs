@@ -137,6 +137,7 @@ fn a_wrong_key_or_value_is_one_sentence_with_file_line_and_key() {
         ("pid = 7", 1, "`pid` is an option of the command line only"),
         ("push = 'https://x'", 1, "`push` is an option of the command line only"),
         ("metric = 'gpu'", 1, "`metric = gpu` is none of wall, cpu, off"),
+        ("color = false", 1, "`color` is a number, a word or true, not false"),
         ("metric = 1", 1, "`metric` is a string, not a number"),
         ("metric = ['cpu']", 1, "`metric` is a string, not a list"),
         ("idle = 'yes'", 1, "`idle` is true or false, not a string"),
@@ -243,6 +244,21 @@ fn the_last_of_a_flag_holds_and_a_subcommand_takes_its_own_only() {
         assert!(message.contains("`--subprocesses` does nothing for `diff`"), "{message}");
     }
     home.config("diff --no-kernel=false a b");
+}
+
+#[test]
+fn colours_are_a_number_a_word_or_true() {
+    for (text, depth) in [
+        ("true", ColorDepth::True),
+        ("'true'", ColorDepth::True),
+        ("256", ColorDepth::Indexed),
+        ("'16'", ColorDepth::Ansi),
+        ("'never'", ColorDepth::None),
+        ("''", ColorDepth::Ansi),
+    ] {
+        let color = home(&format!("color = {text}\n")).config("-p 7").screen.color;
+        assert_eq!(color, depth, "{text}");
+    }
 }
 
 fn pattern() -> impl Strategy<Value = Regex> {
