@@ -62,6 +62,7 @@ pub fn typed(line: CommandLine, surroundings: &Surroundings) -> Result<Typed, St
     let Some(subcommand) = subcommand else {
         let against = against.against;
         let rest = Typed::default();
+        let view = without_empty(view);
         return Ok(Typed { target, sampling, view, against, screen: outer, command, ..rest });
     };
     let given = (&target, &sampling, &view, &against);
@@ -73,6 +74,7 @@ pub fn typed(line: CommandLine, surroundings: &Surroundings) -> Result<Typed, St
         ));
     }
     let mut typed = of_subcommand(subcommand, surroundings)?;
+    typed.view = without_empty(typed.view);
     // A shell alias may hold them before the subcommand.
     let screen = &mut typed.screen;
     screen.theme = screen.theme.take().or(outer.theme);
@@ -88,6 +90,31 @@ pub fn typed(line: CommandLine, surroundings: &Surroundings) -> Result<Typed, St
     }
     refuse_contradictions(&typed)?;
     Ok(typed)
+}
+
+/// Returns the options without patterns and rules that are empty. They are as if they were missing:
+/// so a command line can do without those of the configuration file.
+fn without_empty(mut view: ViewOptions) -> ViewOptions {
+    let ViewOptions {
+        rename,
+        app,
+        library,
+        interesting,
+        idle_at,
+        threads,
+        focus,
+        ignore,
+        hide,
+        min_percent,
+        ..
+    } = &mut view;
+    for list in [rename, app, library, interesting, idle_at] {
+        list.retain(|text| !text.is_empty());
+    }
+    for text in [threads, focus, ignore, hide, min_percent] {
+        text.take_if(|text| text.is_empty());
+    }
+    view
 }
 
 fn of_subcommand(subcommand: Sub, surroundings: &Surroundings) -> Result<Typed, String> {

@@ -261,6 +261,33 @@ fn colours_are_a_number_a_word_or_true() {
     }
 }
 
+#[test]
+fn an_empty_value_on_the_command_line_empties_the_files() {
+    let lists = ["rename", "app", "library", "idle-at", "interesting"];
+    let patterns = ["focus", "ignore", "hide", "threads"];
+    let mut text = "rename = ['s/a/b/']\nmin-percent = 5\n".to_owned();
+    lists[1..].iter().for_each(|key| text += &format!("{key} = ['x']\n"));
+    patterns.iter().for_each(|key| text += &format!("{key} = 'x'\n"));
+    let home = home(&text);
+    let without: String = [&lists[..], &patterns, &["min-percent"]]
+        .concat()
+        .iter()
+        .map(|key| format!(" --{key}="))
+        .collect();
+    let nothing = Surroundings { config_path: None, ..home.surroundings() };
+    for command in ["record", "report"] {
+        let settings = home.config(&format!("{command} -p 7{without}")).settings;
+        let plain = home.parse_in(&format!("{command} -p 7"), &nothing).expect("plain").settings;
+        assert_eq!(format!("{settings:?}"), format!("{plain:?}"), "{command}");
+    }
+    // Names that are replaced can be no pattern's.
+    assert!(home.parse("record --redact -p 7").is_err());
+    home.config(&format!("record --redact -p 7{without}"));
+    // The others of a list are left.
+    let settings = home.config("-p 7 --rename= --rename s/c/d/").settings;
+    assert_eq!(settings.rename.len(), 1);
+}
+
 fn pattern() -> impl Strategy<Value = Regex> {
     let texts =
         ["^a\\.b$", "x|y", "shop::", "\"quoted\" 'too'", "ü→", "a/b,c", "[a-z]{2,}\\t", "\u{7}"];
