@@ -82,6 +82,10 @@ fn check(stat: &Stat, named: Named) -> Result<(), &'static str> {
     if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
         return Err("it is a directory");
     }
+    // Others, as the pipe of `<(COMMAND)`, may have no text yet: it is not waited for.
+    if named == Named::ByUser && !is_file && !is_null(stat) {
+        return Err("it is neither a regular file nor /dev/null");
+    }
     let is_callers = |(uid, _): (Uid, Gid)| uid.as_raw() == stat.st_uid;
     // Root reads every file, and a sentence about a wrong value quotes it.
     if file::caller_under_sudo().is_some_and(|caller| !is_callers(caller))
@@ -98,9 +102,16 @@ fn check(stat: &Stat, named: Named) -> Result<(), &'static str> {
     }
 }
 
+/// Returns whether it is /dev/null: character device 1, 3 (Linux, admin-guide/devices.txt).
+fn is_null(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice
+        && (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev)) == (1, 3)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsRawFd;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
@@ -121,6 +132,14 @@ mod tests {
         assert!(sentence.contains("none/config.toml`: no such file"), "{sentence}");
         assert!(read(dir.path(), Named::ByUser).expect_err("a directory").contains("directory"));
         assert_eq!(read(Path::new("/dev/null"), Named::ByUser), Ok(Some(String::new())));
+        // A pipe may have no text yet.
+        let (output, mut input) = std::io::pipe().expect("a pipe");
+        std::io::Write::write_all(&mut input, b"idle = true").expect("written");
+        let pipe = PathBuf::from(format!("/proc/self/fd/{}", output.as_raw_fd()));
+        for path in [&pipe, Path::new("/dev/zero")] {
+            let sentence = read(path, Named::ByUser).expect_err("no file");
+            assert!(sentence.contains("neither a regular file nor /dev/null"), "{sentence}");
+        }
     }
 
     #[test]
