@@ -1,6 +1,8 @@
 //! Where the file is, and whether its text may be trusted.
 
+use std::ffi::OsStr;
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Gid, Mode, OFlags, Stat, Uid};
@@ -18,7 +20,7 @@ pub fn default_path() -> Option<PathBuf> {
     let home = || match file::caller_under_sudo() {
         // HOME is root's there, as a rule.
         Some((uid, _)) => absolute("SUDO_HOME")
-            .or_else(|| home_of(&std::fs::read_to_string("/etc/passwd").ok()?, uid.as_raw())),
+            .or_else(|| home_of(&std::fs::read("/etc/passwd").ok()?, uid.as_raw())),
         None => absolute("HOME"),
     };
     let directory = absolute("XDG_CONFIG_HOME").or_else(|| Some(home()?.join(".config")))?;
@@ -26,11 +28,13 @@ pub fn default_path() -> Option<PathBuf> {
 }
 
 /// Returns the home directory of a user in the text of /etc/passwd.
-fn home_of(passwd: &str, uid: u32) -> Option<PathBuf> {
-    let fields = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>());
-    let mut of_user =
-        fields.filter(|fields| fields.get(2).and_then(|id| id.parse().ok()) == Some(uid));
-    let home = PathBuf::from(*of_user.next()?.get(5)?);
+fn home_of(passwd: &[u8], uid: u32) -> Option<PathBuf> {
+    // Names of users may have any bytes.
+    let lines = passwd.split(|byte| *byte == b'\n');
+    let fields = lines.map(|line| line.split(|byte| *byte == b':').collect::<Vec<_>>());
+    let id = |fields: &[&[u8]]| std::str::from_utf8(fields.get(2)?).ok()?.parse().ok();
+    let mut of_user = fields.filter(|fields| id(fields) == Some(uid));
+    let home = PathBuf::from(OsStr::from_bytes(of_user.next()?.get(5)?));
     home.is_absolute().then_some(home)
 }
 
@@ -116,11 +120,14 @@ mod tests {
 
     #[test]
     fn a_home_is_found_in_the_list_of_users() {
-        let passwd = "root:x:0:0:root:/root:/bin/sh\nbad\nann:x:1000:1000:Ann:/home/ann:/bin/sh\n\
-                      svc:x:7:7::nohome:/bin/false\n";
+        let passwd =
+            b"root:x:0:0:root:/root:/bin/sh\nbad\nzo\xeb:x:9:9:Zo\xeb:/home/zo\xeb:/bin/sh\n\
+                       ann:x:1000:1000:Ann:/home/ann:/bin/sh\nsvc:x:7:7::nohome:/bin/false\n";
         assert_eq!(home_of(passwd, 1000), Some("/home/ann".into()));
         assert_eq!(home_of(passwd, 0), Some("/root".into()));
-        assert_eq!((home_of(passwd, 7), home_of(passwd, 8), home_of("", 0)), (None, None, None));
+        assert_eq!((home_of(passwd, 7), home_of(passwd, 8), home_of(b"", 0)), (None, None, None));
+        let other = home_of(passwd, 9).expect("it has one");
+        assert_eq!(other.as_os_str().as_bytes(), b"/home/zo\xeb");
     }
 
     #[test]
