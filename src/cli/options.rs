@@ -494,6 +494,7 @@ pub struct ScreenOptions {
     #[arg(long)]
     pub mouse: bool,
     /// Row order: total self threads cpu state name
+    /// hits change module
     #[arg(long, value_name = "COLUMN")]
     pub sort: Option<String>,
     /// Names of functions: short or full
@@ -502,7 +503,7 @@ pub struct ScreenOptions {
     /// Write no files
     #[arg(long)]
     pub secure: bool,
-    /// Options to begin with [~/.config/sampletop]
+    /// Options [~/.config/sampletop/config.toml]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
