@@ -28,20 +28,20 @@ const fn exact(dark: Color, ansi: Color, indexed: u8, rgb: (u8, u8, u8)) -> Ink 
     Ink { dark, ansi, indexed, rgb: Some(rgb) }
 }
 
-/// Dark enough for a white background.
+/// Dark enough for a white background. Of 16 colours green, yellow and cyan are too bright for it.
 #[rustfmt::skip] // one line per colour
 pub(super) const LIGHT: &[Ink] = &[
-    ink(Color::Green,       Color::Green,    28),
-    ink(Color::Yellow,      Color::Yellow,   94),
-    ink(Color::Red,         Color::Red,      160),
-    ink(Color::LightBlue,   Color::Blue,     25),
-    ink(Color::Cyan,        Color::Cyan,     30),
-    ink(Color::Magenta,     Color::Magenta,  127),
-    ink(Color::LightRed,    Color::Red,      130),
-    ink(Color::DarkGray,    Color::DarkGray, 242),
-    ink(Color::LightCyan,   Color::Blue,     24),
-    ink(Color::LightYellow, Color::Magenta,  90),
-    ink(Color::LightGreen,  Color::Green,    22),
+    ink(Color::Green,       Color::Black,        28),
+    ink(Color::Yellow,      Color::LightRed,     94),
+    ink(Color::Red,         Color::Red,          160),
+    ink(Color::LightBlue,   Color::Blue,         25),
+    ink(Color::Cyan,        Color::LightBlue,    30),
+    ink(Color::Magenta,     Color::Magenta,      127),
+    ink(Color::LightRed,    Color::LightMagenta, 130),
+    ink(Color::DarkGray,    Color::DarkGray,     242),
+    ink(Color::LightCyan,   Color::Blue,         24),
+    ink(Color::LightYellow, Color::Magenta,      90),
+    ink(Color::LightGreen,  Color::Black,        22),
 ];
 
 /// The palette of Okabe and Ito (2008), which differs for every kind of colour vision. With 16

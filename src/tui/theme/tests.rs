@@ -4,13 +4,33 @@ use super::*;
 use crate::config::{ColorDepth, ThemeChoice};
 use crate::tui::palette::{COLOR_BLIND, LIGHT};
 
+/// The 16 colours of xterm as it is installed, which others resemble.
+const XTERM: [(Color, [u8; 3]); 16] = [
+    (Color::Black, [0, 0, 0]),
+    (Color::Red, [205, 0, 0]),
+    (Color::Green, [0, 205, 0]),
+    (Color::Yellow, [205, 205, 0]),
+    (Color::Blue, [0, 0, 238]),
+    (Color::Magenta, [205, 0, 205]),
+    (Color::Cyan, [0, 205, 205]),
+    (Color::Gray, [229, 229, 229]),
+    (Color::DarkGray, [127, 127, 127]),
+    (Color::LightRed, [255, 0, 0]),
+    (Color::LightGreen, [0, 255, 0]),
+    (Color::LightYellow, [255, 255, 0]),
+    (Color::LightBlue, [92, 92, 255]),
+    (Color::LightMagenta, [255, 0, 255]),
+    (Color::LightCyan, [0, 255, 255]),
+    (Color::White, [255, 255, 255]),
+];
+
 const FIXED: [ColorDepth; 2] = [ColorDepth::Indexed, ColorDepth::True];
 
 fn screen(theme: ThemeChoice, color: ColorDepth) -> Screen {
     Screen { theme, color, ..Screen::default() }
 }
 
-/// Red, green and blue, linear, of an indexed or true colour.
+/// Red, green and blue, linear.
 fn linear(color: Color) -> [f64; 3] {
     let step = |level: u8| if level == 0 { 0 } else { 55 + 40 * level };
     let rgb = match color {
@@ -20,7 +40,7 @@ fn linear(color: Color) -> [f64; 3] {
             [step(at / 36), step(at / 6 % 6), step(at % 6)]
         }
         Color::Indexed(index @ 232..) => [8 + 10 * (index - 232); 3],
-        other => panic!("{other:?} is the terminal's own"),
+        named => XTERM.iter().find(|(color, _)| *color == named).expect("one of the 16 colours").1,
     };
     rgb.map(|level| {
         let level = f64::from(level) / 255.0;
@@ -50,7 +70,8 @@ fn every_colour_can_be_read_on_its_background() {
     for (theme, inks, background) in
         [(ThemeChoice::Light, LIGHT, 1.0), (ThemeChoice::ColorBlind, COLOR_BLIND, 0.0)]
     {
-        for (ink, depth) in inks.iter().flat_map(|ink| FIXED.map(|depth| (ink, depth))) {
+        let depths = [ColorDepth::Ansi, FIXED[0], FIXED[1]];
+        for (ink, depth) in inks.iter().flat_map(|ink| depths.map(|depth| (ink, depth))) {
             let color = Palette::new(&screen(theme, depth)).color(ink.dark).expect("a colour");
             let (a, b) = (luminance(linear(color)) + 0.05, background + 0.05);
             let contrast: f64 = if a > b { a / b } else { b / a };
