@@ -1,10 +1,14 @@
 //! What keys choose of the display: order, groups of threads, which functions are rows, whose code
 //! they are, which waits are idle.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use super::AppState;
+use super::filters::Field;
 use super::pane::Pane;
 use crate::model::facts::tables::FrameKind;
-use crate::model::projection::settings::{Grouping, Level, SortColumn, Whose, pattern};
+use crate::model::projection::settings::{Grouping, Level, Settings, SortColumn, Whose, pattern};
 
 impl AppState {
     pub(super) fn sort(&mut self, column: SortColumn) {
@@ -155,5 +159,26 @@ impl AppState {
         self.view.follows = Some((self.view.expanded.clone(), self.view.selected.clone()));
         self.view.go_to_hottest(rows);
         self.say("the cursor follows the hottest path; a movement lets it stay, F goes back");
+    }
+
+    /// Returns the names that the field of a filter is about, the heaviest first.
+    pub(super) fn names_for(&self, field: Field) -> Vec<Arc<str>> {
+        let projection = &self.view.projection;
+        let mut names: Vec<Arc<str>> = match field {
+            Field::Threads => {
+                let groups = projection.ordered(&self.view.shown).groups();
+                let groups = groups.into_iter().map(|group| &projection.groups[group as usize]);
+                groups.map(|group| group.name.clone()).chain(self.thread_names()).collect()
+            }
+            Field::MinPercent | Field::NoKernel | Field::SkipDaemon => Vec::new(),
+            Field::Interesting | Field::Focus | Field::Ignore | Field::Hide => {
+                let by_total = Settings { sort: SortColumn::Total, ..self.view.shown.clone() };
+                let methods = projection.ordered(&by_total).methods().into_iter();
+                methods.map(|method| self.view.method_location(method).function.clone()).collect()
+            }
+        };
+        let mut seen = HashSet::new();
+        names.retain(|name| seen.insert(name.clone()));
+        names
     }
 }

@@ -1,10 +1,15 @@
 //! The filter dialog: eight fields, each can be switched off without losing its text.
 
+use std::sync::Arc;
+
 use regex::Regex;
 
 use super::key::Key;
 use super::line_edit::LineEdit;
 use crate::model::projection::settings::{Filter, Filters, pattern};
+
+/// Maximum names that a text is completed by.
+const COMPLETED: usize = 1000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Field {
@@ -149,6 +154,16 @@ pub struct Dialog {
     /// The field's text while it is edited.
     pub edit: Option<LineEdit>,
     pub error: Option<String>,
+    completion: Option<Completion>,
+}
+
+/// Names that contain what was typed, and the one that stands in its place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Completion {
+    /// The text before the part that is completed.
+    before: String,
+    names: Vec<String>,
+    at: usize,
 }
 
 /// The effect of a key.
@@ -168,14 +183,61 @@ impl Dialog {
     /// Returns the dialog's keys, for its last line.
     pub fn help(&self) -> &'static str {
         match self.edit {
-            Some(_) => "Enter take   Esc cancel",
+            Some(_) if self.field() == Field::MinPercent => "Enter take   Esc cancel",
+            Some(_) => "Enter take   Tab complete   Esc cancel",
             None if self.field().is_switch() => "Space on/off   Esc close",
             None => "Enter edit   Space on/off   Esc close",
         }
     }
 
+    /// Returns what the field does, or which name of how many was completed.
+    pub fn hint(&self) -> String {
+        match &self.completion {
+            Some(Completion { names, at, .. }) => {
+                format!("{} of {} names that match (Tab: the next)", at + 1, names.len())
+            }
+            None => self.field().doc().to_owned(),
+        }
+    }
+
+    /// Completes the last part of the text that is edited by the first of these names that contains
+    /// it, whatever the case; again: by the next one. `names`: the likeliest first.
+    pub fn complete(&mut self, names: &[Arc<str>]) {
+        self.error = None;
+        let field = self.field();
+        let Some(edit) = &mut self.edit else { return };
+        let completion = match self.completion.take() {
+            Some(Completion { before, names, at }) => {
+                Completion { at: (at + 1) % names.len(), before, names }
+            }
+            None => {
+                // Prefixes are separated by commas, alternatives of a pattern by bars.
+                let separator = if field == Field::Interesting { ',' } else { '|' };
+                let start = edit.text().rfind(separator).map_or(0, |at| at + 1);
+                let (before, typed) = edit.text().split_at(start);
+                let typed = typed.trim_start_matches('^').to_lowercase();
+                let is_meant = |name: &&Arc<str>| name.to_lowercase().contains(&typed);
+                let found = names.iter().filter(is_meant).take(COMPLETED);
+                let names: Vec<String> = found.map(|name| name.to_string()).collect();
+                if names.is_empty() {
+                    self.error = Some(format!("no name contains `{typed}`"));
+                    return;
+                }
+                Completion { before: before.to_owned(), names, at: 0 }
+            }
+        };
+        let name = &completion.names[completion.at];
+        let text = match field {
+            Field::Interesting => format!("{}{name}", completion.before),
+            _ => format!("{}^{}$", completion.before, regex::escape(name)),
+        };
+        *edit = LineEdit::new(text);
+        self.completion = Some(completion);
+    }
+
     pub fn key(&mut self, key: Key, filters: &mut Filters) -> Outcome {
         self.error = None;
+        self.completion = None;
         if let Some(edit) = &mut self.edit {
             match key {
                 Key::Enter => match Field::ALL[self.at].write(filters, edit.text()) {
@@ -275,7 +337,37 @@ mod tests {
         assert_eq!(dialog.edit.as_ref().map(LineEdit::text), Some("old("));
         assert_eq!(filters.focus.active().map(Regex::as_str), Some("old"));
         assert_eq!(press(&mut dialog, &mut filters, "\u{1b}"), Outcome::Stay);
-        assert_eq!(dialog, Dialog { at: 1, edit: None, error: None });
+        assert_eq!(dialog, Dialog { at: 1, ..Dialog::default() });
+    }
+
+    #[test]
+    fn names_that_were_seen_complete_the_last_part() {
+        let names: Vec<Arc<str>> =
+            ["app::Cart<T>::add", "app::Order", "lib::order"].map(Arc::from).into();
+        let (mut dialog, mut filters) = (Dialog { at: 1, ..Dialog::default() }, Filters::default());
+        press(&mut dialog, &mut filters, "\nlock|ORD");
+        let text = |dialog: &Dialog| dialog.edit.as_ref().expect("it is edited").text().to_owned();
+        dialog.complete(&names);
+        assert_eq!(text(&dialog), "lock|^app::Order$");
+        assert!(dialog.hint().contains("1 of 2 names"), "{}", dialog.hint());
+        dialog.complete(&names);
+        assert_eq!(text(&dialog), "lock|^lib::order$");
+        dialog.complete(&names);
+        assert_eq!(text(&dialog), "lock|^app::Order$", "the first again");
+        // What is completed may be typed on; the pattern matches the name alone.
+        press(&mut dialog, &mut filters, "|cart");
+        dialog.complete(&names);
+        press(&mut dialog, &mut filters, "\n");
+        let focus = filters.focus.active().expect("a filter");
+        assert!(focus.is_match("app::Cart<T>::add") && !focus.is_match("app::Cart<T>::addAll"));
+        // Prefixes are no patterns.
+        dialog.at = 0;
+        press(&mut dialog, &mut filters, "\nx,cart");
+        dialog.complete(&names);
+        assert_eq!(text(&dialog), "x,app::Cart<T>::add");
+        press(&mut dialog, &mut filters, "!!");
+        dialog.complete(&names);
+        assert!(dialog.error.as_ref().is_some_and(|error| error.contains("no name contains")));
     }
 
     #[test]

@@ -534,6 +534,12 @@ impl AppState {
         match self.overlay.take() {
             Some(Overlay::Prompt(prompt)) => self.prompt_key(prompt, key),
             Some(Overlay::Ask(ask)) => self.ask_key(ask, key),
+            Some(Overlay::Filters(mut dialog)) if key == Key::Tab && dialog.edit.is_some() => {
+                let names = self.names_for(dialog.field());
+                dialog.complete(&names);
+                self.overlay = Some(Overlay::Filters(dialog));
+                Vec::new()
+            }
             Some(Overlay::Filters(mut dialog)) => {
                 let outcome = dialog.key(key, &mut self.view.settings.filters);
                 if outcome != Outcome::Close {

@@ -92,7 +92,7 @@ pub fn draw_dialog(
                 pen.put(&cut_end(error, room, theme.glyphs.cut), theme.severity(Severity::Error));
             }
             None => {
-                pen.put(dialog.field().doc(), theme.dim());
+                pen.put(&dialog.hint(), theme.dim());
             }
         }
         Pen::new(buffer, inner, inner.height - 1).put(dialog.help(), theme.dim());

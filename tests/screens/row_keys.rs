@@ -60,6 +60,17 @@ fn keys_make_no_pattern_that_the_configuration_file_would_refuse() {
 }
 
 #[test]
+fn names_complete_a_filter() {
+    let mut live = Live::shop(80, 24);
+    live.press("fj<enter>pric<tab>");
+    assert!(live.screen().contains("^Pricing::round$"), "{}", live.screen());
+    assert!(live.screen().contains("names that match"), "{}", live.screen());
+    live.press("<esc>jjjj<enter>WORK<tab><enter>");
+    let threads = live.app.settings().filters.threads.active().map(|of| of.as_str().to_owned());
+    assert_eq!(threads.as_deref(), Some(r"^worker\-$"));
+}
+
+#[test]
 fn rules_for_names_show_what_they_make() {
     let typed = "T<enter>s/^(http-nio-exec|worker)-$/serving/";
     for (width, height) in [(80, 24), (120, 40), (200, 60)] {
