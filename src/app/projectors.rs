@@ -18,7 +18,8 @@ pub struct Projectors {
     now: Projector,
     /// A projector drops its names when the session changes, and a baseline may be of another.
     before: Projector,
-    kept: Option<Kept>,
+    /// Without idle time and with it: if one side has nothing else, both are read in both ways.
+    kept: [Option<Kept>; 2],
 }
 
 /// The projection of a baseline: it only changes with the settings.
@@ -86,14 +87,15 @@ impl Projectors {
     fn baseline(&mut self, baseline: &Baseline, settings: &Settings) -> &Projection {
         let settings = Settings { range: baseline.range, inverted: false, ..settings.clone() };
         let text = format!("{settings:?}");
-        let is_kept =
-            |kept: &Kept| Arc::ptr_eq(&kept.snapshot, &baseline.snapshot) && kept.settings == text;
-        let kept = self.kept.take().filter(is_kept).unwrap_or_else(|| Kept {
+        let is_other = |kept: &mut Kept| !Arc::ptr_eq(&kept.snapshot, &baseline.snapshot);
+        self.kept.iter_mut().for_each(|slot| drop(slot.take_if(is_other)));
+        let slot = &mut self.kept[usize::from(settings.idle)];
+        let kept = slot.take().filter(|kept| kept.settings == text).unwrap_or_else(|| Kept {
             projection: self.before.project(&baseline.snapshot, &settings),
             snapshot: baseline.snapshot.clone(),
             settings: text,
         });
-        &self.kept.insert(kept).projection
+        &slot.insert(kept).projection
     }
 }
 
@@ -113,4 +115,77 @@ fn members(
     let heaviest = || projection.ordered(settings).groups().first().copied().map(of);
     let chosen = groups.into_iter().find(is_chosen).map(of);
     chosen.or(before).or_else(heaviest).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::facts::fact::{FactKey, Weights};
+    use crate::model::facts::history::{History, Parts};
+    use crate::model::facts::interner::Interner;
+    use crate::model::facts::packed::Packed;
+    use crate::model::projection::settings::{Level, Range};
+    use crate::model::vocabulary::frame::{
+        FileId, FrameCode, Ns, RawFrame, RawName, SECOND, ThreadKey,
+    };
+    use crate::model::vocabulary::state::{RawState, State};
+
+    /// A session of two seconds with a thread in each of these states for the first of them.
+    fn snapshot(states: &[State]) -> Arc<Snapshot> {
+        let mut interner = Interner::new(100);
+        let facts = (1..).zip(states).map(|(tid, state)| {
+            let code = FrameCode::Code { file: FileId(1), offset: 64, exact: false };
+            let stack = interner.stack(&[RawFrame::new(code)]);
+            let name = interner.name(RawName::new(b"worker"));
+            let thread = ThreadKey { pid: 1, tid, start: 1 };
+            let weights = Weights { wall_ns: SECOND, hits: 100, ..Weights::default() };
+            (FactKey::new(thread, name, stack, RawState::Known(*state)), weights)
+        });
+        let sealed = vec![Packed::new(0, SECOND, facts.collect())];
+        let at = 2 * SECOND;
+        let parts = Parts { started: 0, at, sealed, ..Parts::default() };
+        let history = History::from_parts(parts).expect("buckets in order");
+        Snapshot { tables: interner.tables(), history, ..Snapshot::made_up(at, &[]) }.into()
+    }
+
+    fn answer(projectors: &mut Projectors, against: &Baseline, now: &Arc<Snapshot>) -> Compared {
+        let settings = Settings {
+            level: Level::All,
+            range: Range::Cumulative { since: None },
+            ..Settings::default()
+        };
+        let request = Request {
+            number: 1,
+            snapshot: now.clone(),
+            settings,
+            against: Some(against.clone()),
+            trends: false,
+            timeline: None,
+            urgent: true,
+            spare: None,
+        };
+        let Input::Projected(projected) = projectors.answer(request) else { panic!("no answer") };
+        *projected.compared.expect("a comparison")
+    }
+
+    /// Of a baseline that shows idle time because it has nothing else, and of one whose idle time
+    /// is shown because the range has nothing else, each projection is made once.
+    #[test]
+    fn a_baseline_is_not_projected_again() {
+        const MARK: Ns = 77;
+        for states in [[&[State::Poll][..], &[State::Run]], [&[State::Run], &[State::Poll]]] {
+            let [before, now] = states.map(snapshot);
+            let range = Range::Cumulative { since: None };
+            let baseline = Baseline { snapshot: before, range, file: None };
+            let mut projectors = Projectors::default();
+            assert_eq!(answer(&mut projectors, &baseline, &now).from, 0);
+            // Another projection of the same would not have it.
+            projectors.kept.iter_mut().flatten().for_each(|kept| kept.projection.from = MARK);
+            assert_eq!(answer(&mut projectors, &baseline, &now).from, MARK);
+            // Another baseline takes the place of both.
+            let other = Baseline { snapshot: snapshot(states[0]), ..baseline.clone() };
+            assert_eq!(answer(&mut projectors, &other, &now).from, 0);
+            assert_eq!(Arc::strong_count(&baseline.snapshot), 1);
+        }
+    }
 }

@@ -493,8 +493,7 @@ pub struct ScreenOptions {
     /// Take mouse events from the terminal
     #[arg(long)]
     pub mouse: bool,
-    /// Row order: total self threads cpu state name
-    /// hits change module
+    /// Row order: a column, as self, cpu, -hits
     #[arg(long, value_name = "COLUMN")]
     pub sort: Option<String>,
     /// Names of functions: short or full

@@ -72,8 +72,8 @@ fn make_directory_of(path: &Path, caller: Option<(Uid, Gid)>) -> Result<(), Stri
         .map_err(|error| format!("cannot make `{}`: {}", shown(path), why(&error)))
 }
 
-/// Creates a directory in one that exists. Works through descriptors: the caller of sudo may replace
-/// names in a directory of theirs meanwhile.
+/// Creates a directory in one that exists. Works through descriptors: the caller of sudo may
+/// replace names in a directory of theirs meanwhile.
 fn make_one_directory(path: &Path, caller: Option<(Uid, Gid)>) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -63,7 +63,7 @@ fn keys_make_no_pattern_that_the_configuration_file_would_refuse() {
 fn names_complete_a_filter() {
     let mut live = Live::shop(80, 24);
     live.press("fj<enter>pric<tab>");
-    assert!(live.screen().contains("^Pricing::round$"), "{}", live.screen());
+    assert!(live.screen().contains("^shop::Pricing::round$"), "{}", live.screen());
     assert!(live.screen().contains("names that match"), "{}", live.screen());
     live.press("<esc>jjjj<enter>WORK<tab><enter>");
     let threads = live.app.settings().filters.threads.active().map(|of| of.as_str().to_owned());
