@@ -173,20 +173,21 @@ fn draw_runs(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
     let is_beside = view.parts().is_beside;
     let height = usize::from(area.height);
     let current = view.run();
-    let lines = thread.runs.len() + usize::from(thread.dropped > 0);
-    let top = current.unwrap_or(0).saturating_sub(height / 2).min(lines.saturating_sub(height));
+    // The first line says how many earlier runs there are.
+    let first = usize::from(thread.dropped > 0);
+    let lines = first + thread.runs.len();
+    let at_cursor = current.map_or(0, |run| first + run);
+    let top = at_cursor.saturating_sub(height / 2).min(lines.saturating_sub(height));
     for y in 0..area.height {
-        let at = top + usize::from(y);
         let mut pen = Pen::new(buffer, area, y);
         if !is_beside {
             pen.space(1);
         }
-        let Some(run) = thread.runs.get(at) else {
-            if at == thread.runs.len() && thread.dropped > 0 {
-                pen.put(&dropped(thread, theme), theme.dim());
-            }
-            break;
+        let Some(at) = (top + usize::from(y)).checked_sub(first) else {
+            pen.put(&dropped(thread, theme), theme.dim());
+            continue;
         };
+        let Some(run) = thread.runs.get(at) else { break };
         let began = match view.timeline.is_exact {
             true => theme.clock_ms(&snapshot.session, run.from),
             false => theme.clock(&snapshot.session, run.from),
@@ -211,7 +212,7 @@ fn draw_runs(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
 
 fn dropped(thread: &ThreadLine, theme: &Theme) -> String {
     let (count, time) = (thread.dropped, span(thread.dropped_ns));
-    format!("{} {count} more runs, {time} in all: + shows less time", theme.glyphs.cut)
+    format!("{} {count} earlier runs, {time} in all: + shows less time", theme.glyphs.cut)
 }
 
 /// Returns the name of the function, or words where none is shown.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::columns::NONE;
-use super::fact_reader::Reader;
+use super::fact_reader::{Placed, Reader};
 use super::projector::Projector;
 use super::shown_stacks::Walker;
 use super::{Group, Projection};
@@ -17,11 +17,13 @@ use crate::model::projection::settings::{Range, Settings};
 use crate::model::vocabulary::frame::{Ns, ThreadKey};
 use crate::model::vocabulary::state::State;
 
-/// Maximum threads; those that only waited for work are dropped first.
+/// Maximum threads; those that were busy for the shortest time are dropped first.
 pub const MAX_THREADS: usize = 500;
 /// Maximum runs of one thread, and of all.
 pub const MAX_RUNS: usize = 10_000;
 const MAX_ALL_RUNS: usize = 100_000;
+/// Runs for which each thread has room, however many the others have.
+const LEAST_RUNS: usize = MAX_ALL_RUNS / MAX_THREADS;
 
 /// The threads of a group: its name, and theirs.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -91,7 +93,7 @@ pub struct ThreadLine {
     /// What it did in order; no two in a row are equal, unless a time of which nothing is known is
     /// between them.
     pub runs: Vec<Run>,
-    /// Number and time of later runs, for which there was no room.
+    /// Number and time of earlier runs, for which there was no room.
     pub dropped: usize,
     pub dropped_ns: Ns,
 }
@@ -145,16 +147,20 @@ impl ThreadLine {
     pub fn run_at(&self, at: Ns) -> Option<usize> {
         self.runs.partition_point(|run| run.from <= at).checked_sub(1)
     }
+}
 
-    fn is_at_rest(&self) -> bool {
-        self.runs.iter().all(|run| run.doing.is_idle)
-    }
+/// A thread's time in the range, ns.
+#[derive(Clone, Copy, Default)]
+struct Time {
+    busy: Ns,
+    idle: Ns,
 }
 
 /// Time that a thread spent with one thing.
 #[derive(Clone, Copy)]
 struct Piece {
-    thread: u32,
+    /// The index of the thread's line.
+    line: u32,
     /// Of an exact one; else the bucket's start.
     from: Ns,
     ns: Ns,
@@ -193,47 +199,64 @@ impl Projector {
 
         // The part of the range that the present fact is of.
         let part = Shared::new((from, 0));
-        let mut found: Vec<(Piece, StackId)> = Vec::new();
         let shows_idle = settings.idle || projection.only_idle;
         self.update(snapshot, settings);
         let Projector { rows, verdicts, groups, facts, stacks, .. } = self;
-        Reader::new(snapshot, settings, rows, verdicts, groups, facts).each(
-            &mut |f| {
-                if is_exact {
-                    history.spans().read(from, till, &mut |span, weights| {
-                        if weights.wall_ns > 0 && index.contains_key(&span.key.thread) {
-                            part.set((span.from.max(from), weights.wall_ns));
-                            f(0, &span.key, weights);
-                        }
-                    });
-                    return (from, till);
-                }
-                history.read_by_bucket(range, snapshot.at, &mut |bucket, key, weights| {
-                    if weights.wall_ns > 0 && index.contains_key(&key.thread) {
-                        let start = buckets.get(bucket).map_or(from, |(start, _)| *start);
-                        part.set((start, weights.wall_ns));
-                        f(bucket, key, weights);
+        // Calls the function with the index of each fact's thread, its place, and its part.
+        let mut each = |f: &mut dyn FnMut(u32, bool, Placed, (Ns, Ns))| {
+            Reader::new(snapshot, settings, rows, verdicts, groups, facts).each(
+                &mut |f| {
+                    if is_exact {
+                        history.spans().read(from, till, &mut |span, weights| {
+                            if weights.wall_ns > 0 && index.contains_key(&span.key.thread) {
+                                part.set((span.from.max(from), weights.wall_ns));
+                                f(0, &span.key, weights);
+                            }
+                        });
+                        return (from, till);
                     }
-                })
-            },
-            |key, placed, _| {
-                let Some(thread) = index.get(&key.thread).copied() else { return };
-                let is_idle = placed.is_idle && !shows_idle;
-                let doing = Doing { state: placed.state, is_idle, function: None };
-                let (from, ns) = part.get();
-                found.push((Piece { thread, from, ns, doing }, placed.stack));
-            },
-        );
+                    history.read_by_bucket(range, snapshot.at, &mut |bucket, key, weights| {
+                        if weights.wall_ns > 0 && index.contains_key(&key.thread) {
+                            let start = buckets.get(bucket).map_or(from, |(start, _)| *start);
+                            part.set((start, weights.wall_ns));
+                            f(bucket, key, weights);
+                        }
+                    })
+                },
+                |key, placed, _| {
+                    let Some(thread) = index.get(&key.thread).copied() else { return };
+                    f(thread, placed.is_idle && !shows_idle, placed, part.get());
+                },
+            );
+        };
+
+        // All threads are read to find those for which there is room, and where they were.
+        let mut times = vec![Time::default(); members.threads.len()];
+        let mut functions_of: FxHashMap<StackId, Option<u32>> = FxHashMap::default();
+        each(&mut |thread, is_idle, placed, (_, ns)| {
+            let time = &mut times[thread as usize];
+            if is_idle {
+                time.idle += ns;
+            } else {
+                time.busy += ns;
+                functions_of.insert(placed.stack, None);
+            }
+        });
+        let (chosen, threads_dropped) = choose(&times, members);
+        let mut lines: Vec<Option<u32>> = vec![None; times.len()];
+        chosen.iter().zip(0..).for_each(|(thread, line)| lines[*thread as usize] = Some(line));
 
         let walker = Walker { tables: &snapshot.tables, settings, rows, verdicts };
-        let busy = || found.iter().filter(|(piece, _)| !piece.doing.is_idle);
-        stacks.update(&walker, busy().map(|(_, stack)| *stack));
+        // In order, so that equal facts have equal timelines.
+        let mut busy_stacks: Vec<_> = functions_of.iter_mut().collect();
+        busy_stacks.sort_unstable_by_key(|(stack, _)| **stack);
+        stacks.update(&walker, busy_stacks.iter().map(|(stack, _)| **stack));
         let mut functions: Vec<Function> = Vec::new();
         let mut of_rows: FxHashMap<(u32, u32), u32> = FxHashMap::default();
-        let pieces = found.into_iter().map(|(mut piece, stack)| {
-            let mut at = if piece.doing.is_idle { NONE } else { stacks.attach(stack) };
+        for (stack, function) in busy_stacks {
+            let mut at = stacks.attach(*stack);
             if at == NONE {
-                return piece;
+                continue;
             }
             let entry = |at: u32| stacks.entries()[at as usize];
             let row = |at: u32| rows.row(entry(at).location, settings.roll_up);
@@ -245,21 +268,31 @@ impl Projector {
             }
             let outer = row(at);
             let key = (outer.0, inner.map_or(NONE, |(row, _)| row));
-            piece.doing.function = Some(*of_rows.entry(key).or_insert_with(|| {
+            *function = Some(*of_rows.entry(key).or_insert_with(|| {
                 let location = |of: u32| rows.location(of).clone();
                 let calls = inner.map(|(_, of)| location(of));
                 functions.push(Function { location: location(outer.1), calls });
                 functions.len() as u32 - 1
             }));
-            piece
-        });
-        let mut pieces: Vec<Piece> = pieces.collect();
-        if !is_exact {
-            pieces = sum_up(pieces);
         }
-        pieces.sort_by_key(|piece| {
+
+        let mut pieces: Vec<Piece> = Vec::new();
+        // What is not in order is summed at once: there may be many buckets.
+        let mut sums: FxHashMap<(u32, Ns, Doing), Ns> = FxHashMap::default();
+        each(&mut |thread, is_idle, placed, (from, ns)| {
+            let Some(line) = lines[thread as usize] else { return };
+            let function = if is_idle { None } else { functions_of[&placed.stack] };
+            let doing = Doing { state: placed.state, is_idle, function };
+            match is_exact {
+                true => pieces.push(Piece { line, from, ns, doing }),
+                false => *sums.entry((line, from, doing)).or_default() += ns,
+            }
+        });
+        let sums = sums.into_iter();
+        pieces.extend(sums.map(|((line, from, doing), ns)| Piece { line, from, ns, doing }));
+        pieces.sort_unstable_by_key(|piece| {
             let weight = if is_exact { 0 } else { piece.ns };
-            (piece.thread, piece.from, Reverse(weight), piece.doing)
+            (piece.line, piece.from, Reverse(weight), piece.doing)
         });
 
         let mut timeline = Timeline {
@@ -267,73 +300,89 @@ impl Projector {
             edges,
             is_exact,
             functions,
+            threads_dropped,
             ..Timeline::default()
         };
-        let mut room = MAX_ALL_RUNS;
-        for of_thread in pieces.chunk_by(|a, b| a.thread == b.thread) {
-            let (thread, name) = &members.threads[of_thread[0].thread as usize];
-            let runs = runs(of_thread, is_exact);
+        let (mut room, mut others) = (MAX_ALL_RUNS, chosen.len());
+        for of_thread in pieces.chunk_by(|a, b| a.line == b.line) {
+            let thread = chosen[of_thread[0].line as usize];
+            let (thread, name) = &members.threads[thread as usize];
+            let mut runs = runs(of_thread, is_exact);
             let cells = match is_exact {
                 true => timeline.cells(runs.iter().copied()),
                 // Merged runs extend over several columns in an unknown way.
                 false => timeline.cells(of_thread.iter().map(Piece::run)),
             };
-            let mut line = ThreadLine {
-                thread: *thread,
-                name: name.clone(),
-                cells,
-                runs,
-                dropped: 0,
-                dropped_ns: 0,
-            };
-            let kept = line.runs.len().min(MAX_RUNS).min(room);
+            others -= 1;
+            let kept = runs.len().min(MAX_RUNS).min(room - LEAST_RUNS * others);
             room -= kept;
-            line.dropped = line.runs.len() - kept;
-            line.dropped_ns = line.runs.drain(kept..).map(|run| run.ns).sum();
-            timeline.threads.push(line);
+            let dropped = runs.len() - kept;
+            let dropped_ns = runs.drain(..dropped).map(|run| run.ns).sum();
+            runs.shrink_to_fit();
+            let (thread, name) = (*thread, name.clone());
+            timeline.threads.push(ThreadLine { thread, name, cells, runs, dropped, dropped_ns });
         }
-        timeline.threads.sort_by_key(|line| (line.is_at_rest(), line.thread));
-        timeline.threads_dropped = timeline.threads.len().saturating_sub(MAX_THREADS);
-        timeline.threads.truncate(MAX_THREADS);
         timeline
     }
 }
 
+/// Returns the indexes of the threads for which there is room, in the order of their lines, and the
+/// number of others that have any time.
+fn choose(times: &[Time], members: &Members) -> (Vec<u32>, usize) {
+    let key = |thread: u32| members.threads[thread as usize].0;
+    let time = |thread: u32| times[thread as usize];
+    let has_time = |thread: &u32| time(*thread).busy + time(*thread).idle > 0;
+    let mut threads: Vec<u32> = (0..times.len() as u32).filter(has_time).collect();
+    threads.sort_unstable_by_key(|thread| (Reverse(time(*thread).busy), key(*thread)));
+    let dropped = threads.len().saturating_sub(MAX_THREADS);
+    threads.truncate(MAX_THREADS);
+    threads.sort_unstable_by_key(|thread| (time(*thread).busy == 0, key(*thread)));
+    (threads, dropped)
+}
+
 impl Timeline {
-    /// Returns what a thread did for most of each column.
+    /// Returns what a thread did for most of each column. `runs`: in order.
     fn cells(&self, runs: impl Iterator<Item = Run>) -> Vec<Option<Cell>> {
-        let mut times: Vec<Vec<(Doing, Ns)>> = vec![Vec::new(); self.columns()];
+        let mut cells = vec![None; self.columns()];
+        let mut times: FxHashMap<Doing, Ns> = FxHashMap::default();
+        let mut current = 0;
         let mut add = |column: usize, doing, ns| {
-            let Some(times) = times.get_mut(column) else { return };
-            match times.iter_mut().find(|(known, _)| *known == doing) {
-                Some((_, sum)) => *sum += ns,
-                None => times.push((doing, ns)),
+            if column != current {
+                cells[current] = most(&times);
+                times.clear();
+                current = column;
             }
+            *times.entry(doing).or_default() += ns;
         };
         for Run { from, ns, doing } in runs {
+            let mut column = self.column_of(from);
             if !self.is_exact {
-                add(self.column_of(from), doing, ns);
+                add(column, doing, ns);
                 continue;
             }
             let (mut at, till) = (from, from + ns);
-            let mut column = self.column_of(at);
             while at < till && column < self.columns() {
                 let next = self.edges[column + 1].min(till);
                 add(column, doing, next - at);
                 (at, column) = (next, column + 1);
             }
         }
-        let most = |times: &Vec<(Doing, Ns)>| {
-            let is_busy = |(doing, _): &&(Doing, Ns)| !doing.is_idle;
-            let all_ns: Ns = times.iter().map(|(_, ns)| ns).sum();
-            let busy_ns: Ns = times.iter().filter(is_busy).map(|(_, ns)| ns).sum();
-            let tells = |time: &&(Doing, Ns)| busy_ns < all_ns / BUSY_PART || is_busy(time);
-            let times = times.iter().filter(tells);
-            let (doing, ns) = *times.max_by_key(|(doing, ns)| (*ns, Reverse(*doing)))?;
-            Some(Cell { doing, ns, all_ns })
-        };
-        times.iter().map(most).collect()
+        if let Some(cell) = cells.get_mut(current) {
+            *cell = most(&times);
+        }
+        cells
     }
+}
+
+/// Returns what a thread did for most of a column.
+fn most(times: &FxHashMap<Doing, Ns>) -> Option<Cell> {
+    let all_ns: Ns = times.values().sum();
+    let is_busy = |(doing, _): &(&Doing, &Ns)| !doing.is_idle;
+    let busy_ns: Ns = times.iter().filter(is_busy).map(|(_, ns)| ns).sum();
+    let tells = |time: &(&Doing, &Ns)| busy_ns < all_ns / BUSY_PART || is_busy(time);
+    let times = times.iter().filter(tells);
+    let (doing, ns) = times.max_by_key(|(doing, ns)| (**ns, Reverse(**doing)))?;
+    Some(Cell { doing: *doing, ns: *ns, all_ns })
 }
 
 impl Piece {
@@ -359,15 +408,6 @@ fn runs(pieces: &[Piece], is_exact: bool) -> Vec<Run> {
     runs
 }
 
-/// Sums what a thread did in a bucket.
-fn sum_up(pieces: Vec<Piece>) -> Vec<Piece> {
-    let mut sums: FxHashMap<(u32, Ns, Doing), Ns> = FxHashMap::default();
-    for piece in pieces {
-        *sums.entry((piece.thread, piece.from, piece.doing)).or_default() += piece.ns;
-    }
-    sums.into_iter().map(|((thread, from, doing), ns)| Piece { thread, from, ns, doing }).collect()
-}
-
 /// Returns the edges of columns of one width, as far as nanoseconds allow.
 fn even_edges(from: Ns, till: Ns, columns: usize) -> Vec<Ns> {
     let length = till - from;
@@ -382,4 +422,24 @@ fn bucket_edges(buckets: &[(Ns, Ns)], columns: usize) -> Vec<Ns> {
     let each = buckets.len().div_ceil(columns.max(1)).max(1);
     let starts = buckets.iter().step_by(each).map(|(start, _)| *start);
     starts.chain(buckets.last().map(|(_, end)| *end)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_busiest_threads_are_chosen() {
+        let members = |count: u32| {
+            let thread = |tid| (ThreadKey { pid: 1, tid, start: 1 }, "pool".into());
+            Members { threads: (0..count).map(thread).collect(), ..Members::default() }
+        };
+        let (idle, busy) = (Time { busy: 0, idle: 9 }, |busy| Time { busy, idle: 1 });
+        let mut times = vec![idle, busy(1), Time::default(), busy(2), idle];
+        assert_eq!(choose(&times, &members(5)), (vec![1, 3, 0, 4], 0));
+        times.extend(vec![busy(2); MAX_THREADS]);
+        let (chosen, dropped) = choose(&times, &members(times.len() as u32));
+        let expected: Vec<u32> = [3].into_iter().chain(5..MAX_THREADS as u32 + 4).collect();
+        assert_eq!((chosen, dropped), (expected, 4));
+    }
 }

@@ -9,7 +9,7 @@ use crate::model::facts::history::Parts;
 use crate::model::facts::packed::Packed;
 use crate::model::facts::recorder::{Limits, Recorder};
 use crate::model::projection::settings::Range;
-use crate::model::projection::timeline::{Doing, Members, Run, ThreadLine, Timeline};
+use crate::model::projection::timeline::{Doing, MAX_THREADS, Members, Run, ThreadLine, Timeline};
 use crate::model::vocabulary::event::{Counters, Event, Observation, Seen, Syscall, Tick};
 use crate::model::vocabulary::frame::SECOND;
 
@@ -173,6 +173,23 @@ proptest! {
             }
         }
     }
+}
+
+/// Threads whose runs are more than there is room for.
+#[test]
+fn each_of_many_threads_has_its_newest_runs() {
+    let busy: Vec<Act> =
+        (0..210).map(|nth| Act { stack: 1, ticks: 1, runs: nth % 2 * 100 }).collect();
+    let snapshot = snapshot(&vec![busy; MAX_THREADS + 10]);
+    let (_, timeline) = timeline(&snapshot, Range::Rolling(10 * SECOND), 40);
+    assert_eq!((timeline.threads.len(), timeline.threads_dropped), (MAX_THREADS, 10));
+    assert!(timeline.threads.iter().map(|line| line.runs.len()).sum::<usize>() <= 100_000);
+    for line in &timeline.threads {
+        let last = line.runs.last().expect("each thread has some");
+        assert_eq!(last.from + last.ns, snapshot.at, "{:?}", line.thread);
+        assert!(line.runs.len() >= 200, "{:?}", line.thread);
+    }
+    assert!(timeline.threads.iter().any(|line| line.dropped > 0));
 }
 
 #[test]
