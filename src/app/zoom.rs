@@ -105,7 +105,6 @@ impl AppState {
             });
         }
         self.view.timeline.before.push(before);
-        self.before_mark = None;
         self.time_cursor = None;
         let first = !self.frozen;
         if first {

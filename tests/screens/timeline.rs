@@ -101,6 +101,19 @@ fn enter_shows_the_time_of_a_run_and_esc_goes_back() {
 }
 
 #[test]
+fn esc_goes_back_to_what_was_counted_from_a_moment() {
+    let (mut world, mut live) = live(80, 24);
+    let before = live.app.settings().range;
+    live.press("0");
+    live.send(Input::Snapshot(Arc::new(world.run(44 * SECOND).snapshot())));
+    let counted = live.app.settings().range;
+    live.press("6+<esc>");
+    assert_eq!(live.app.settings().range, counted);
+    live.press("0");
+    assert_eq!(live.app.settings().range, before, "{}", live.screen());
+}
+
+#[test]
 fn the_cursor_says_what_the_thread_did_at_that_moment() {
     let (_, mut live) = live(120, 40);
     live.press("w<c-u>-2s +500ms<enter>6");
