@@ -82,7 +82,8 @@ impl<T: Clone, const N: usize> Chunks<T, N> {
 /// Returns the chunk unshared, copied if necessary. The copy has room for `capacity` elements; a
 /// plain clone would be exactly full.
 fn own<T: Clone>(chunk: &mut Arc<Vec<T>>, capacity: usize) -> &mut Vec<T> {
-    if Arc::get_mut(chunk).is_none() {
+    // There are no weak pointers.
+    if Arc::strong_count(chunk) > 1 {
         let mut copy = Vec::with_capacity(capacity);
         copy.extend_from_slice(chunk);
         *chunk = Arc::new(copy);
