@@ -6,22 +6,35 @@ use proptest::prelude::*;
 use sampletop::model::facts::history::FactKey;
 use sampletop::model::facts::recorder::{Limits, Recorder, View};
 use sampletop::model::projection::settings::Range;
-use sampletop::model::vocabulary::event::Seen;
+use sampletop::model::vocabulary::event::{Event, Seen};
 use sampletop::model::vocabulary::frame::{Ns, ThreadKey};
 
 use super::simulator::{Run, world};
 use super::support::*;
 
 fn record(run: &Run) -> View {
+    record_since(run, usize::MAX).0
+}
+
+/// Starts a new history after a number of ticks. Returns it, and when it starts.
+fn record_since(run: &Run, ticks: usize) -> (View, Ns) {
     let mut recorder = Recorder::new(START, Limits::default());
+    let (mut nth, mut started) = (0, START);
     for event in &run.events {
         match event {
             Some(event) => recorder.apply(event),
             None => drop(recorder.view()),
         }
+        if let Some(Event::Tick(tick)) = event {
+            nth += 1;
+            if nth == ticks {
+                recorder.restart();
+                started = tick.at;
+            }
+        }
     }
     recorder.close(START + run.end);
-    recorder.view()
+    (recorder.view(), started)
 }
 
 /// Returns wall and CPU time of each key in the spans of a range.
@@ -86,6 +99,33 @@ proptest! {
         }
     }
 
+    /// So it is after a restart, though some of the time was booked later; and all CPU time that
+    /// was booked since is in the spans.
+    #[test]
+    fn a_new_history_has_the_time_since_its_start(
+        world in world(10 * MS, 300, 2 * SECOND, false),
+        losses in any::<bool>(),
+        ticks in 1usize..200,
+    ) {
+        let run = world.run(losses);
+        let (view, started) = record_since(&run, ticks);
+        let till = START + run.end;
+        let spans = of_spans(&view, started, till);
+        let mut walls = BTreeMap::new();
+        for (key, (wall, _)) in spans.iter().filter(|(key, _)| !key.is_of_unobserved()) {
+            *walls.entry(key.thread).or_default() += wall;
+        }
+        walls.retain(|_, wall| *wall > 0);
+        prop_assert_eq!(&walls, &observed(&run, started, till));
+        let mut cpu: BTreeMap<FactKey, Ns> = BTreeMap::new();
+        view.history.read(Range::Rolling(Ns::MAX), view.at, &mut |key, weights| {
+            *cpu.entry(*key).or_default() += weights.cpu_ns;
+        });
+        cpu.retain(|_, cpu| *cpu > 0);
+        let of_spans = spans.into_iter().map(|(key, (_, cpu))| (key, cpu));
+        prop_assert_eq!(of_spans.filter(|(_, cpu)| *cpu > 0).collect::<BTreeMap<_, _>>(), cpu);
+    }
+
     /// Over whole seconds the spans have what the buckets have.
     #[test]
     fn whole_seconds_are_as_the_buckets_have_them(
@@ -143,6 +183,45 @@ fn fifty_milliseconds_are_read_exactly() {
     let (sums, ..) = rows(0, 1_000);
     assert_eq!(sums.len(), 2);
     assert!(view.history.exact(Range::Between { from: START, till: START + SECOND }).is_none());
+}
+
+/// Returns the rows of a part of history, ms.
+fn rows_between(feed: &mut Feed, from: u64, till: u64) -> Vec<String> {
+    let view = feed.recorder.view();
+    let range = Range::Between { from: START + from * MS, till: START + till * MS };
+    rows_of(&sums(&view, range, view.at).0)
+}
+
+#[test]
+fn samples_stand_where_they_were_taken() {
+    let mut feed = Feed::new();
+    feed.running(1_000, 1, counters(0, 0, 1));
+    feed.tick(1_000);
+    for at in [1_100, 1_500, 1_900] {
+        feed.on_cpu(at, 1, 7);
+        feed.ticks(at - 100, at);
+    }
+    feed.ticks(1_900, 2_000);
+    for from in [1_050, 1_450, 1_850] {
+        let rows = rows_between(&mut feed, from, from + 100);
+        assert_eq!(rows, ["t1 7 run wall=0 cpu=0 hits=1/1"], "{from}");
+    }
+    assert_eq!(rows_between(&mut feed, 1_150, 1_450), [""; 0]);
+}
+
+#[test]
+fn each_of_two_waits_in_a_row_has_its_length() {
+    let mut feed = Feed::new();
+    // Without counters each observation is of another wait.
+    for at in [10, 40, 50] {
+        feed.blocked(at, 1, READ, 8, None);
+        feed.tick(at);
+    }
+    let row = |wall, longest, from| {
+        [format!("t1 8 io wall={wall} cpu=0 hits=1/0 longest={longest}@{from}")]
+    };
+    assert_eq!(rows_between(&mut feed, 15, 25), row(10, 15, 10));
+    assert_eq!(rows_between(&mut feed, 42, 46), row(4, 6, 40));
 }
 
 #[test]

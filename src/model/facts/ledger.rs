@@ -8,7 +8,7 @@
 
 use crate::model::facts::buckets::{Buckets, Split};
 use crate::model::facts::fact::FactKey;
-use crate::model::facts::span_log::Span;
+use crate::model::facts::span_log::{Span, SpanLog};
 use crate::model::facts::tables::BlockerId;
 use crate::model::vocabulary::frame::{Ns, SECOND};
 use crate::model::vocabulary::state::{RawState, State};
@@ -16,8 +16,17 @@ use crate::model::vocabulary::state::{RawState, State};
 /// Maximum time for which a span grows, ns. So the log can drop what is old.
 const MAX_SPAN: Ns = 10 * SECOND;
 
-/// Maximum holes in a thread's booked time. Beyond it the oldest are filled first.
-const MAX_HOLES: usize = 8;
+/// Maximum spans of a thread that may still grow: in a tick it runs, waits for a core, waits, and
+/// goes on with what it did before.
+const MAX_GROWING: usize = 4;
+
+/// Maximum distance of moments whose counts are merged before their time is booked, ns: two ticks
+/// of the default interval.
+const NEAR: Ns = SECOND / 50;
+
+/// Maximum holes in a thread's booked time. Beyond it the oldest are filled first. They are of 16
+/// bytes, and only a thread that runs for long without a sample has that many.
+const MAX_HOLES: usize = 64;
 
 /// The moments of a thread that have no booked time yet: disjoint, oldest first. The last one has
 /// no end.
@@ -41,8 +50,14 @@ impl Free {
             *start = till;
             return f(from, till);
         }
-        let from = if self.0.len() > MAX_HOLES { 0 } else { from };
         let mut left = amount;
+        while left > 0 && self.0.len() > MAX_HOLES {
+            let (start, end) = self.0[0];
+            let end = end.min(start.saturating_add(left));
+            left -= end - start;
+            f(start, end);
+            self.carve(0, start, end);
+        }
         let mut at = self.0.partition_point(|(_, end)| *end <= from);
         while left > 0 && self.0[at].0.max(from) < till {
             let (start, end) = self.0[at];
@@ -97,31 +112,63 @@ impl Free {
     }
 }
 
+/// The newest spans of a thread, which may still grow: what is known of a moment arrives in parts.
+#[derive(Default)]
+struct Growing {
+    spans: Vec<Span>,
+    /// The index of the oldest one, once there are [`MAX_GROWING`].
+    oldest: usize,
+}
+
+impl Growing {
+    /// Returns the index of a span of `new`'s key for which `takes` holds. If there is none, adds
+    /// `new`; the oldest one goes to the log if there are too many.
+    fn find_or_add(
+        &mut self,
+        new: Span,
+        log: &mut SpanLog,
+        takes: impl Fn(&Span) -> bool,
+    ) -> usize {
+        let found = self.spans.iter().position(|span| span.key == new.key && takes(span));
+        if let Some(at) = found {
+            return at;
+        }
+        if self.spans.len() < MAX_GROWING {
+            self.spans.push(new);
+            return self.spans.len() - 1;
+        }
+        let at = self.oldest;
+        self.oldest = (at + 1) % MAX_GROWING;
+        log.push(std::mem::replace(&mut self.spans[at], new));
+        at
+    }
+}
+
 pub struct Ledger {
     free: Free,
-    /// The newest span, which may grow.
-    open: Option<Span>,
+    growing: Growing,
 }
 
 impl Ledger {
     /// Creates the ledger of a thread that is observed from `from` on.
     pub fn new(from: Ns) -> Ledger {
-        Ledger { free: Free::new(from), open: None }
+        Ledger { free: Free::new(from), growing: Growing::default() }
     }
 
-    /// Returns the span that may still grow.
-    pub fn open(&self) -> Option<Span> {
-        self.open
+    /// Returns the spans that may still grow.
+    pub fn growing(&self) -> &[Span] {
+        &self.growing.spans
     }
 
-    /// Forgets the span that may still grow: ids have changed.
+    /// Forgets the spans that may still grow: ids have changed.
     pub fn forget(&mut self) {
-        self.open = None;
+        self.growing = Growing::default();
     }
 
-    /// Writes the last span to the log: the thread has ended.
+    /// Writes the last spans to the log: the thread has ended.
     pub fn finish(&mut self, buckets: &mut Buckets) {
-        self.open.take().into_iter().for_each(|span| buckets.log().push(span));
+        let Growing { spans, .. } = std::mem::take(&mut self.growing);
+        spans.into_iter().for_each(|span| buckets.log().push(span));
     }
 
     /// Books the span `from..till` to `key`. `ready` of it, spread evenly over the buckets, is
@@ -199,17 +246,20 @@ impl Ledger {
         weights.hits += hits;
         weights.cpu_hits += cpu_hits;
         let log = buckets.log();
-        if let Some(open) = &mut self.open
-            && open.key == *key
-            && log.second(open.from) == log.second(at)
-            && ((open.from..=open.till).contains(&at) || open.from == open.till)
-        {
-            open.cpu_ns += cpu_ns;
-            open.hits += hits;
-            open.cpu_hits += cpu_hits;
-            return;
-        }
-        self.open.replace(counted).into_iter().for_each(|span| log.push(span));
+        let started = log.started();
+        let takes = |span: &Span| {
+            let is_within = match span.is_instant() {
+                true => at.abs_diff(span.from) <= NEAR,
+                // At the end of a wait the next one begins.
+                false => span.from <= at && at < span.till + u64::from(!span.is_wait()),
+            };
+            is_within && is_one_second(span.from, at, started)
+        };
+        let found = self.growing.find_or_add(Span::new(*key, at, at), log, takes);
+        let span = &mut self.growing.spans[found];
+        span.cpu_ns += cpu_ns;
+        span.hits += hits;
+        span.cpu_hits += cpu_hits;
     }
 
     /// Returns the free moments for the time `from..till`, which another account books.
@@ -228,42 +278,51 @@ impl Ledger {
         wait: Option<Ns>,
         buckets: &mut Buckets,
     ) {
-        let Ledger { free, open } = self;
+        let Ledger { free, growing } = self;
         let wanted = (from, till);
-        let mut placed = None;
+        // The last part, and the last one in which the wait was noted.
+        let (mut placed, mut noted) = (None, None);
         free.take(from, till, amount, |from, till| {
-            placed = Some((from, till));
             buckets.wall(key, from, till, wait.filter(|_| wanted == (from, till)));
+            // A part that found room only before the wait is none of it.
+            let wait = wait.filter(|began| *began < till);
             let log = buckets.log();
-            let grown = open.as_mut().filter(|open| {
-                let is_instant = open.from == open.till;
-                let continues = open.till == from && till - open.from <= MAX_SPAN;
-                let contains = is_instant && (from..=till).contains(&open.from);
-                let same_second = contains && log.second(open.from) == log.second(from);
-                open.key == *key && (same_second || continues && !contains)
-            });
-            let span = match grown {
-                Some(span) => {
-                    span.from = span.from.min(from);
-                    span.till = till;
-                    span
+            let started = log.started();
+            let takes = |span: &Span| {
+                if span.is_instant() {
+                    // At the end of a wait the next one begins.
+                    let is_within =
+                        from <= span.from && span.from < till + u64::from(wait.is_none());
+                    return is_within && is_one_second(span.from, from, started);
                 }
-                None => {
-                    open.take().into_iter().for_each(|span| log.push(span));
-                    open.insert(Span::new(*key, from, till))
-                }
+                let is_one = !span.is_wait() || wait.is_none_or(|began| began == span.longest_from);
+                span.till == from && till - span.from <= MAX_SPAN && is_one
             };
+            let at = growing.find_or_add(Span::new(*key, from, from), log, takes);
+            let span = &mut growing.spans[at];
+            span.from = span.from.min(from);
+            span.till = till;
             if let Some(began) = wait {
-                span.note_wait(began, till);
+                span.note_wait(began, wanted.1);
+                noted = Some(at);
             }
+            placed = Some((from, till, at));
         });
         // What a wait lasted does not depend on where its time found room.
-        if let Some(began) = wait
-            && placed != Some(wanted)
-        {
+        let Some(began) = wait else { return };
+        if placed.is_none_or(|(from, till, _)| (from, till) != wanted) {
             buckets.note_wait(key, from, till, began);
         }
+        if let (Some((_, _, at)), None) = (placed, noted) {
+            growing.spans[at].note_wait(began, till);
+        }
     }
+}
+
+/// Returns whether two moments are in the same second of a session that started at `started`.
+fn is_one_second(a: Ns, b: Ns, started: Ns) -> bool {
+    let second = |at: Ns| at.saturating_sub(started) / SECOND;
+    second(a) == second(b)
 }
 
 /// Returns the key of the same thread and stack that waits for a core.
@@ -274,19 +333,23 @@ pub fn ready_key(key: &FactKey) -> FactKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::facts::buckets::Limits;
+    use crate::model::facts::tables::{NameId, StackId};
+    use crate::model::vocabulary::frame::ThreadKey;
     use proptest::prelude::*;
 
     proptest! {
         /// What is taken is disjoint, of the wanted length, and as wanted where nothing was taken.
         #[test]
         fn each_moment_is_taken_once(
-            wanted in prop::collection::vec((0u64..1_000, 0u64..60, 0u64..100), 1..40),
+            wanted in prop::collection::vec((0u64..3_000, 0u64..60, 0u64..150), 1..300),
         ) {
             let mut free = Free::new(100);
             let mut taken: Vec<(Ns, Ns)> = Vec::new();
             for (from, length, percent) in wanted {
                 let (till, amount) = (from + length, length * percent.min(100) / 100);
                 let before = taken.clone();
+                let had_room = free.0.len() <= MAX_HOLES;
                 let is_free = |from, till| before.iter().all(|(a, b)| till <= *a || *b <= from);
                 let mut got = 0;
                 free.take(from, till, amount, |from, till| {
@@ -294,7 +357,8 @@ mod tests {
                     taken.push((from, till));
                 });
                 prop_assert_eq!(got, amount);
-                if amount == length && from >= 100 && is_free(from, till) && free.0.len() < MAX_HOLES {
+                prop_assert!(free.0.len() <= MAX_HOLES + 2);
+                if amount == length && from >= 100 && is_free(from, till) && had_room {
                     prop_assert!(amount == 0 || taken.last() == Some(&(from, till)));
                 }
             }
@@ -317,5 +381,68 @@ mod tests {
         assert_eq!(take(50, 70), [(60, 70), (30, 40)]);
         assert_eq!(take(30, 70), [(0, 30), (70, 80)]);
         assert_eq!(take(10, 20), [(80, 90)]);
+    }
+
+    #[test]
+    fn a_thread_with_many_holes_is_booked_where_it_was() {
+        let mut free = Free::new(0);
+        for tick in 0..200 {
+            // It ran for a little of each tick, which is not booked yet.
+            let (from, till) = (tick * 1_000 + 50, (tick + 1) * 1_000);
+            let mut elsewhere = 0;
+            free.take(from, till, till - from, |a, b| {
+                elsewhere += b.min(from).saturating_sub(a) + b.saturating_sub(a.max(till));
+            });
+            // Only what fills the oldest hole is elsewhere. The holes get larger, not more.
+            assert!(elsewhere <= 200, "{elsewhere}");
+        }
+        assert!(free.0.len() <= MAX_HOLES + 2);
+    }
+
+    fn key(stack: u32, state: State) -> FactKey {
+        let thread = ThreadKey { pid: 1, tid: 1, start: 1 };
+        FactKey::new(thread, NameId(0), StackId(stack), RawState::Known(state))
+    }
+
+    #[test]
+    fn a_wait_has_its_length_wherever_its_time_finds_room() {
+        let mut buckets = Buckets::new(0, Limits::default(), StackId(9));
+        let mut ledger = Ledger::new(0);
+        ledger.wall(&key(1, State::Run), 60, 100, 0, None, &mut buckets);
+        ledger.wall(&key(2, State::Io), 50, 100, 0, Some(50), &mut buckets);
+        ledger.wall(&key(3, State::Io), 50, 60, 0, Some(50), &mut buckets);
+        let history = buckets.history(SECOND, ledger.growing().iter().copied());
+        let mut of_spans = Vec::new();
+        history.spans().read(0, SECOND, &mut |span, weights| {
+            of_spans.push((span.key.stack.0, span.from, span.till, weights.longest_ns));
+        });
+        of_spans.sort_unstable();
+        assert_eq!(of_spans, [(1, 60, 100, 0), (2, 10, 50, 0), (2, 50, 60, 50), (3, 0, 10, 10)]);
+    }
+
+    #[test]
+    fn a_tick_of_running_and_waiting_takes_two_spans() {
+        let mut buckets = Buckets::new(0, Limits::default(), StackId(9));
+        let mut ledger = Ledger::new(0);
+        let (run, wait) = (key(1, State::Run), key(2, State::Io));
+        const MS: Ns = SECOND / 1_000;
+        for tick in 0..50 {
+            // It ran for 4 ms, is sampled at the end of that, and waits.
+            let (from, at, till) = (tick * 10 * MS, tick * 10 * MS + 4 * MS, (tick + 1) * 10 * MS);
+            ledger.count(&run, at, 0, 1, 1, &mut buckets);
+            ledger.count(&wait, at, 0, 1, 0, &mut buckets);
+            ledger.wall(&run, from, at, 0, None, &mut buckets);
+            ledger.count(&run, at, 4 * MS, 0, 0, &mut buckets);
+            ledger.wall(&wait, at, till, 0, Some(at), &mut buckets);
+        }
+        ledger.finish(&mut buckets);
+        let history = buckets.history(SECOND, std::iter::empty());
+        let mut spans = Vec::new();
+        history.spans().read(0, SECOND, &mut |span, weights| {
+            spans.push((span.from / MS, span.key.stack.0, weights.cpu_ns / MS, weights.hits));
+        });
+        spans.sort_unstable();
+        let expected = (0..50).flat_map(|tick| [(tick * 10, 1, 4, 1), (tick * 10 + 4, 2, 0, 1)]);
+        assert_eq!(spans, expected.collect::<Vec<_>>());
     }
 }

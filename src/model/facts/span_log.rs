@@ -22,14 +22,14 @@ use crate::model::vocabulary::frame::{Ns, SECOND};
 /// Time for which spans are kept, ns.
 pub const KEPT: Ns = 120 * SECOND;
 
-/// Maximum memory of the log, bytes. A tick in which a thread runs and waits takes about 100 of
-/// them, so 50 threads that do so at each of 100 ticks a second fill it in half a minute.
+/// Maximum memory of the log, bytes. A tick in which a thread runs and waits takes about 40 of
+/// them, so 50 threads that do so at each of 100 ticks a second fill it in a minute and a half.
 pub const MAX_BYTES: usize = 16 << 20;
 
 /// Spans per packed chunk.
 const CHUNK: usize = 1_024;
 
-/// A thread in one stack and state without interruption, or several waits of that kind in a row.
+/// A thread in one stack and state without interruption; if it waits, one wait or a part of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
     pub key: FactKey,
@@ -40,7 +40,8 @@ pub struct Span {
     pub cpu_ns: u64,
     pub hits: u32,
     pub cpu_hits: u32,
-    /// See [`Weights::longest_ns`]; 0 if it is no wait.
+    /// How long the wait that it is of has lasted, and when that began; 0 if it is no wait. It may
+    /// have begun before the span.
     pub longest_ns: u64,
     pub longest_from: Ns,
 }
@@ -60,6 +61,25 @@ impl Span {
         self.cpu_ns == 0 && self.hits == 0 && self.cpu_hits == 0
     }
 
+    /// Returns whether only CPU time or hits of a moment are known.
+    pub fn is_instant(&self) -> bool {
+        self.from == self.till
+    }
+
+    /// Returns whether it is of a wait whose start is known.
+    pub fn is_wait(&self) -> bool {
+        self.longest_ns > 0
+    }
+
+    /// Returns the part since `started`, with all CPU time and hits; `None` if nothing is left.
+    fn since(self, started: Ns) -> Option<Span> {
+        if self.from >= started {
+            return Some(self);
+        }
+        let span = Span { from: started, till: self.till.max(started), ..self };
+        (!span.is_instant() || !span.is_plain()).then_some(span)
+    }
+
     /// Notes a wait that lasted from `began` at least to `till`.
     pub fn note_wait(&mut self, began: Ns, till: Ns) {
         let waited = till.saturating_sub(began);
@@ -68,11 +88,22 @@ impl Span {
         }
     }
 
+    /// Returns which numbers a chunk has of it.
+    fn flags(&self) -> u64 {
+        let length = self.till - self.from;
+        let flag = |flag, is_set: bool| if is_set { flag } else { 0 };
+        let is_whole = (self.longest_ns, self.longest_from) == (length, self.from);
+        flag(COUNTS, !self.is_plain())
+            | flag(ALL_CPU, self.cpu_ns == length)
+            | flag(WAIT, self.is_wait())
+            | flag(ALL_WAIT, self.is_wait() && is_whole)
+    }
+
     /// Returns the weights of the part in `from..till`; `None` if it is empty. A wait that had
     /// begun before is a hit of the range. `started`: the start of the seconds.
     pub fn within(&self, from: Ns, till: Ns, started: Ns) -> Option<Weights> {
         let (start, end) = (self.from.max(from), self.till.min(till));
-        let is_instant = self.from == self.till;
+        let is_instant = self.is_instant();
         if is_instant && !(from..till).contains(&self.from) || !is_instant && start >= end {
             return None;
         }
@@ -83,7 +114,9 @@ impl Span {
             0 => amount,
             _ => ceil(amount, done(end), length) - ceil(amount, done(start), length),
         };
-        let goes_on = self.longest_ns > 0 && self.from < from;
+        let wait_end = self.longest_from.saturating_add(self.longest_ns);
+        // Of its parts only one reaches over `from`.
+        let goes_on = self.from <= from && self.longest_from < from && from < wait_end;
         let mut weights = Weights {
             wall_ns: end - start,
             cpu_ns: share(self.cpu_ns),
@@ -94,8 +127,8 @@ impl Span {
         if self.key.is_of_unobserved() {
             weights.wall_ns = weights.cpu_ns;
         }
-        let wait_end = self.longest_from.saturating_add(self.longest_ns).min(till);
-        if self.longest_ns > 0 && wait_end > from {
+        let wait_end = wait_end.min(till);
+        if self.is_wait() && wait_end > from {
             weights.longest(wait_end.saturating_sub(self.longest_from), self.longest_from);
         }
         Some(weights)
@@ -106,6 +139,15 @@ impl Span {
 fn ceil(amount: u64, done: u64, length: u64) -> u64 {
     (u128::from(amount) * u128::from(done)).div_ceil(u128::from(length)) as u64
 }
+
+/// What the number before a span says, besides its key: which numbers follow.
+const COUNTS: u64 = 1;
+/// Its CPU time is its length.
+const ALL_CPU: u64 = 2;
+const WAIT: u64 = 4;
+/// The span is the whole wait.
+const ALL_WAIT: u64 = 8;
+const KEY_SHIFT: u32 = 4;
 
 /// Spans as varints, in the order in which they were booked. Their keys are in a table.
 #[derive(Debug)]
@@ -122,6 +164,7 @@ impl Chunk {
     fn new(spans: &[Span]) -> Chunk {
         let mut keys: Vec<FactKey> = Vec::new();
         let mut index: FxHashMap<FactKey, u64> = FxHashMap::default();
+        index.reserve(spans.len() / 4);
         let mut bytes = Vec::with_capacity(spans.len() * 20);
         let from = spans.iter().map(|span| span.from).min().unwrap_or(0);
         let till = spans.iter().map(|span| span.till).max().unwrap_or(0);
@@ -131,14 +174,20 @@ impl Chunk {
                 keys.push(span.key);
                 keys.len() as u64 - 1
             });
-            put(&mut bytes, key);
+            let length = span.till - span.from;
+            let flags = span.flags();
+            put(&mut bytes, key << KEY_SHIFT | flags);
             put(&mut bytes, zigzag(span.from.wrapping_sub(before) as i64));
-            put(&mut bytes, span.till - span.from);
-            put(&mut bytes, span.cpu_ns);
-            put(&mut bytes, span.hits.into());
-            put(&mut bytes, span.cpu_hits.into());
-            put(&mut bytes, span.longest_ns);
-            if span.longest_ns > 0 {
+            put(&mut bytes, length);
+            if flags & COUNTS != 0 {
+                if flags & ALL_CPU == 0 {
+                    put(&mut bytes, span.cpu_ns);
+                }
+                put(&mut bytes, span.hits.into());
+                put(&mut bytes, span.cpu_hits.into());
+            }
+            if flags & WAIT != 0 && flags & ALL_WAIT == 0 {
+                put(&mut bytes, span.longest_ns);
                 put(&mut bytes, zigzag(span.from.wrapping_sub(span.longest_from) as i64));
             }
             before = span.from;
@@ -154,14 +203,20 @@ impl Chunk {
         let (mut bytes, mut before) = (&*self.bytes, self.from);
         (0..self.spans).map_while(move |_| {
             let bytes = &mut bytes;
-            let key = *self.keys.get(take(bytes)? as usize)?;
+            let first = take(bytes)?;
+            let key = *self.keys.get((first >> KEY_SHIFT) as usize)?;
             before = before.wrapping_add(unzigzag(take(bytes)?) as u64);
-            let mut span = Span::new(key, before, before + take(bytes)?);
-            span.cpu_ns = take(bytes)?;
-            span.hits = take(bytes)? as u32;
-            span.cpu_hits = take(bytes)? as u32;
-            span.longest_ns = take(bytes)?;
-            if span.longest_ns > 0 {
+            let length = take(bytes)?;
+            let mut span = Span::new(key, before, before + length);
+            if first & COUNTS != 0 {
+                span.cpu_ns = if first & ALL_CPU != 0 { length } else { take(bytes)? };
+                span.hits = take(bytes)? as u32;
+                span.cpu_hits = take(bytes)? as u32;
+            }
+            if first & ALL_WAIT != 0 {
+                (span.longest_ns, span.longest_from) = (length, before);
+            } else if first & WAIT != 0 {
+                span.longest_ns = take(bytes)?;
                 span.longest_from = before.wrapping_sub(unzigzag(take(bytes)?) as u64);
             }
             Some(span)
@@ -200,23 +255,21 @@ impl SpanLog {
         }
     }
 
-    /// Returns the number of the second of the session in which a moment is.
-    pub fn second(&self, at: Ns) -> u64 {
-        at.saturating_sub(self.started) / SECOND
+    /// Returns the start of the session's seconds.
+    pub fn started(&self) -> Ns {
+        self.started
     }
 
-    /// Adds a span. One that continues the last one is merged with it.
+    /// Adds a span. One that continues the last one is merged with it. Wall time from before the
+    /// start is no part of this history.
     pub fn push(&mut self, span: Span) {
-        // Bookings from before the start are no part of this history.
-        if span.from < self.started {
-            return;
-        }
+        let Some(span) = span.since(self.started) else { return };
         if let Some(last) = self.tail.last_mut()
             && last.key == span.key
             && last.till == span.from
-            && last.longest_ns == 0
             && span.is_plain()
-            && span.longest_ns == 0
+            && !last.is_wait()
+            && !span.is_wait()
         {
             last.till = span.till;
             return;
@@ -255,6 +308,9 @@ impl SpanLog {
 
     /// Takes CPU time back from the newest spans of `key` that begin at `oldest` or later.
     pub fn take_back(&mut self, key: &FactKey, mut cpu: Ns, oldest: Ns) {
+        if cpu == 0 {
+            return;
+        }
         let mut take = |span: &mut Span| {
             if span.key == *key {
                 let part = cpu.min(span.cpu_ns);
@@ -298,7 +354,7 @@ impl SpanLog {
                 .tail
                 .iter()
                 .copied()
-                .chain(open.filter(|span| span.from >= started))
+                .chain(open.filter_map(|span| span.since(started)))
                 .collect(),
             dropped: self.dropped,
         }

@@ -238,9 +238,9 @@ impl Thread {
         self.key
     }
 
-    /// Returns the newest span of its booked time, which may still grow.
-    pub fn open_span(&self) -> Option<Span> {
-        self.ledger.open()
+    /// Returns the newest spans of its booked time, which may still grow.
+    pub fn growing_spans(&self) -> &[Span] {
+        self.ledger.growing()
     }
 
     pub fn name(&self) -> NameId {

@@ -427,7 +427,8 @@ impl Weigher {
 
     /// Returns the current history; `at`: the time up to which it is booked.
     pub fn history(&mut self, at: Ns) -> History {
-        self.buckets.history(at, self.threads.values().filter_map(Thread::open_span))
+        let growing = self.threads.values().flat_map(Thread::growing_spans).copied();
+        self.buckets.history(at, growing)
     }
 
     /// Returns what a living thread does.

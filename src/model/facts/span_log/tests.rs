@@ -15,7 +15,7 @@ fn key(tid: u32, stack: u32, state: State) -> FactKey {
 
 fn span() -> impl Strategy<Value = Span> {
     let time = (0..3 * SECOND, 0..2 * SECOND);
-    let wait = prop::option::of((1..SECOND, 0..SECOND));
+    let wait = prop::option::of((1..SECOND, START - SECOND..START + 3 * SECOND));
     (time, 1u32..4, 0u32..5, 0..SECOND, 0u32..9, wait).prop_map(
         |((from, length), tid, stack, cpu_ns, hits, wait)| {
             let (longest_ns, longest_from) = wait.unwrap_or((0, 0));
@@ -51,7 +51,8 @@ proptest! {
         for cut in cuts.windows(2) {
             if let Some(part) = span.within(cut[0], cut[1], START) {
                 // A wait that goes on is a hit of each part.
-                let goes_on = u32::from(span.longest_ns > 0 && span.from < cut[0]);
+                let wait = span.longest_from + 1..span.longest_from + span.longest_ns;
+                let goes_on = u32::from(span.from <= cut[0] && wait.contains(&cut[0]));
                 prop_assert!(part.wall_ns <= cut[1] - cut[0] && part.longest_ns <= span.longest_ns);
                 sum.follow(&Weights { hits: part.hits - goes_on, ..part });
             }
@@ -84,6 +85,51 @@ fn what_is_too_much_or_too_old_is_dropped_and_counted() {
     let mut count = 0;
     spans.read(START, Ns::MAX, &mut |_, _| count += 1);
     assert_eq!(count, kept.len());
+}
+
+#[test]
+fn nothing_is_packed_again_for_no_time() {
+    let mut log = SpanLog::new(START, MAX_BYTES);
+    let gone = key(1, 1, State::Run);
+    (0..CHUNK as u64).for_each(|nth| log.push(Span::at(gone, START + nth, 10, 0, 0)));
+    assert!(log.tail.is_empty());
+    let before = log.chunks[0].clone();
+    log.take_back(&gone, 0, START);
+    assert!(Arc::ptr_eq(&before, &log.chunks[0]));
+}
+
+#[test]
+fn of_a_span_the_part_since_the_start_is_kept() {
+    let mut log = SpanLog::new(START, MAX_BYTES);
+    let key = key(1, 1, State::Run);
+    let span = |from, till| Span::new(key, from, till);
+    log.push(span(START - 9 * MS, START - 5 * MS));
+    log.push(Span { cpu_ns: 7, ..span(START - 5 * MS, START + MS) });
+    // Buckets have such counts in their first second, too.
+    log.push(Span::at(key, START - MS, 1, 1, 0));
+    let growing = [span(START - MS, START + 3 * MS), span(START - MS, START)];
+    let mut found = Vec::new();
+    log.published(growing.into_iter()).read(0, Ns::MAX, &mut |span, weights| {
+        found.push((span.from, weights.wall_ns, weights.cpu_ns, weights.hits));
+    });
+    assert_eq!(found, [(START, MS, 7, 0), (START, 0, 1, 1), (START, 3 * MS, 0, 0)]);
+}
+
+#[test]
+fn a_wait_is_a_hit_only_where_it_is() {
+    // It waited from before the span to the middle of it.
+    let at = |ms| START + ms * MS;
+    let key = key(1, 1, State::Io);
+    let span = Span { longest_ns: 15 * MS, longest_from: at(10), ..Span::new(key, at(15), at(35)) };
+    let of = |from, till| {
+        let weights = span.within(at(from), at(till), START).expect("a part");
+        (weights.hits, weights.longest_ns / MS)
+    };
+    assert_eq!(of(10, 40), (0, 15));
+    assert_eq!(of(15, 20), (1, 10));
+    assert_eq!(of(20, 40), (1, 15));
+    assert_eq!(of(25, 40), (0, 0));
+    assert_eq!(of(30, 40), (0, 0));
 }
 
 #[test]
