@@ -76,7 +76,7 @@ fn every_view_and_setting_key_leaves_it_running() {
         session.press(keys);
     }
     session.press("?");
-    session.wait_for("help", |s| s.contains("expand the row"));
+    session.wait_for("help", |s| s.contains("one row up"));
     session.press("\u{1b}");
     session.wait_for("the view", |s| s.contains("LIVE"));
     session.press("q");
