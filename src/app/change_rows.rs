@@ -7,7 +7,7 @@ use super::change_columns::ChangeColumn::{
     self, Before, Change, Module, Name, Now, SelfChange, SelfNow,
 };
 use super::row_path::{Branch, Expanded, GroupKey, Path, RowKey};
-use super::rows::Fold;
+use super::rows::{Fold, What};
 use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::projection::Label;
 use crate::model::projection::settings::{Level, Settings};
@@ -17,20 +17,10 @@ use crate::model::transform::diff::{self, Diff, Pair, Sums};
 /// difference is smaller do not open by themselves, percentage points.
 pub const SMALL: f64 = 0.5;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum What {
-    /// Index into [`Diff::groups`].
-    Group(u32),
-    /// Index into [`Diff::nodes`].
-    Node(u32),
-    /// The small rows under a node, or under the group.
-    Small(Option<u32>),
-    SmallGroups,
-}
-
 /// A line of the tree of changes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ChangeRow {
+    /// By index into [`Diff::groups`] and [`Diff::nodes`].
     pub what: What,
     /// Index into [`Diff::groups`]; `None` for the line of small groups.
     pub group: Option<u32>,

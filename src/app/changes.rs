@@ -3,12 +3,12 @@
 
 use super::baseline::Compared;
 use super::change_columns::{ChangeColumn, ChangeColumns};
-use super::change_rows::{ChangeRow, SMALL, Shape, What};
+use super::change_rows::{ChangeRow, SMALL, Shape};
 use super::keyed_list::KeyedList;
 use super::list::Step;
 use super::pane::Pane;
 use super::row_path::{Expanded, Path, RowKey};
-use super::rows::Fold;
+use super::rows::{Fold, What};
 use crate::model::projection::settings::Settings;
 use crate::model::transform::diff::Diff;
 

@@ -45,6 +45,10 @@ impl AppState {
     pub(super) fn show_pane(&mut self, pane: Pane) {
         let rows = usize::from(self.layout().rows);
         self.view.set_pane(pane, rows);
+        // Other views do not read inverted trees.
+        if self.view.pane.has_trees() && self.view.settings.inverted != self.view.shown.inverted {
+            self.project();
+        }
         if self.comparing && !self.view.pane.is_compared() {
             self.say(NOT_COMPARED);
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use regex::Regex;
 
 use super::key::Key;
-use super::line_edit::LineEdit;
+use super::line_edit::{LineEdit, Outcome};
 use crate::model::projection::settings::{Filter, Filters, pattern};
 
 /// Maximum names that a text is completed by.
@@ -164,15 +164,6 @@ struct Completion {
     before: String,
     names: Vec<String>,
     at: usize,
-}
-
-/// The effect of a key.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Outcome {
-    Stay,
-    /// The filters changed: project again.
-    Changed,
-    Close,
 }
 
 impl Dialog {

@@ -95,7 +95,7 @@ impl AppState {
     pub(super) fn show_tree(&mut self) {
         let rows = usize::from(self.layout().rows);
         let from_flame = self.view.pane == Pane::Flame;
-        self.view.set_pane(Pane::Tree, rows);
+        self.show_pane(Pane::Tree);
         if from_flame && self.view.pane == Pane::Tree {
             self.view.open_to_selected(rows);
         }

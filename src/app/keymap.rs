@@ -104,8 +104,8 @@ pub enum Place {
     Threads,
     Timeline,
     Waits,
-    Picker,
     Help,
+    Picker,
 }
 
 impl Place {
@@ -117,8 +117,8 @@ impl Place {
         Place::Threads,
         Place::Timeline,
         Place::Waits,
-        Place::Picker,
         Place::Help,
+        Place::Picker,
     ];
 }
 
@@ -143,15 +143,8 @@ pub struct Hint {
     pub word: &'static str,
 }
 
-const VIEWS: &[Place] = &[
-    Place::Tree,
-    Place::Methods,
-    Place::Graph,
-    Place::Flame,
-    Place::Threads,
-    Place::Timeline,
-    Place::Waits,
-];
+/// All but help and the process picker.
+const VIEWS: &[Place] = Place::ALL.split_at(7).0;
 /// The views whose rows have an order that can be chosen.
 const SORTED: &[Place] = &[Place::Tree, Place::Methods, Place::Graph, Place::Threads, Place::Waits];
 const FLAME: &[Place] = &[Place::Flame];
@@ -164,16 +157,7 @@ const TIMELINE: &[Place] = &[Place::Timeline];
 const LISTS: &[Place] = &Place::ALL;
 const TREE: &[Place] = &[Place::Tree];
 const PICKER: &[Place] = &[Place::Picker];
-const NOT_PICKER: &[Place] = &[
-    Place::Tree,
-    Place::Methods,
-    Place::Graph,
-    Place::Flame,
-    Place::Threads,
-    Place::Timeline,
-    Place::Waits,
-    Place::Help,
-];
+const NOT_PICKER: &[Place] = Place::ALL.split_at(8).0;
 
 const MOVE: &str = "Move";
 const SHOW: &str = "Show";
@@ -366,7 +350,9 @@ mod tests {
     #[test]
     fn every_place_is_in_the_list_of_places() {
         let numbers: Vec<usize> = Place::ALL.iter().map(|place| *place as usize).collect();
-        assert_eq!(numbers, (0..=Place::Help as usize).collect::<Vec<_>>());
+        assert_eq!(numbers, (0..=Place::Picker as usize).collect::<Vec<_>>());
+        assert!(!VIEWS.contains(&Place::Help) && VIEWS.last() == Some(&Place::Waits));
+        assert!(!NOT_PICKER.contains(&Place::Picker) && NOT_PICKER.contains(&Place::Help));
     }
 
     #[test]

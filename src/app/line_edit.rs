@@ -8,6 +8,15 @@ use super::key::Key;
 /// Maximum length of the text, in characters as the reader sees them.
 const LONGEST: usize = 500;
 
+/// What a key did in a dialog whose fields are edited line by line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    Stay,
+    /// What the dialog is about changed: project again.
+    Changed,
+    Close,
+}
+
 /// Text and cursor, which moves by characters as the reader sees them.
 #[derive(Clone, Debug, Default)]
 pub struct LineEdit {

@@ -5,7 +5,7 @@
 //! event      inputs (keys, snapshots, results) and outputs (effects)
 //! keymap     the one table of keys        key, line_edit   single keys and a line of text
 //! view, expanding   what is displayed: snapshot, settings, projection, rows; opening rows
-//! actions, display_keys, prompt_keys, mouse   what keys and the mouse do
+//! overlay_keys, actions, display_keys, mouse   what keys and the mouse do
 //! selection, opening   what is under the cursor, and what Enter does with it
 //! baseline, comparing   what the range is compared with; the keys for that
 //! changes, change_rows, change_columns   the views of the comparison
@@ -54,12 +54,12 @@ pub mod menu;
 pub mod method_list;
 mod mouse;
 mod opening;
+mod overlay_keys;
 pub mod pane;
 pub mod picker;
 pub mod process_order;
 pub mod projectors;
 pub mod prompt;
-mod prompt_keys;
 pub mod row_path;
 pub mod rows;
 pub mod rules;
@@ -89,8 +89,7 @@ use baseline::Baseline;
 pub use event::{
     AppConfig, Counted, Effect, Input, ProcessRow, Projected, READ_WITHIN, Request, Severity,
 };
-use filters::{Dialog, Outcome};
-use key::Key;
+use filters::Dialog;
 use keymap::Place;
 use layout::Layout;
 use list::{List, Step};
@@ -436,10 +435,12 @@ impl AppState {
     }
 
     fn ask(&mut self, snapshot: Arc<Snapshot>, urgent: bool) {
+        let mut settings = self.view.settings.clone();
+        settings.inverted &= self.view.pane.has_trees();
         self.request = Some(Request {
             number: self.asked,
             snapshot,
-            settings: self.view.settings.clone(),
+            settings,
             against: self.baseline.clone().filter(|_| self.comparing),
             trends: self.wants_trends(),
             timeline: (self.view.pane == Pane::Timeline).then(|| self.view.timeline.wanted()),
@@ -526,64 +527,6 @@ impl AppState {
             picker.step(step, picker_rows);
         } else {
             self.view.step(step, rows);
-        }
-    }
-
-    fn key(&mut self, key: Key) -> Vec<Effect> {
-        self.notice = None;
-        match self.overlay.take() {
-            Some(Overlay::Prompt(prompt)) => self.prompt_key(prompt, key),
-            Some(Overlay::Ask(ask)) => self.ask_key(ask, key),
-            Some(Overlay::Filters(mut dialog)) if key == Key::Tab && dialog.edit.is_some() => {
-                let names = self.names_for(dialog.field());
-                dialog.complete(&names);
-                self.overlay = Some(Overlay::Filters(dialog));
-                Vec::new()
-            }
-            Some(Overlay::Filters(mut dialog)) => {
-                let outcome = dialog.key(key, &mut self.view.settings.filters);
-                if outcome != Outcome::Close {
-                    self.overlay = Some(Overlay::Filters(dialog));
-                }
-                if outcome == Outcome::Changed {
-                    self.before_group = None;
-                    self.project();
-                }
-                Vec::new()
-            }
-            Some(Overlay::Rules(mut dialog)) => {
-                let outcome = dialog.key(key, &mut self.view.settings.rename);
-                if outcome != rules::Outcome::Close {
-                    self.overlay = Some(Overlay::Rules(dialog));
-                }
-                if outcome == rules::Outcome::Changed {
-                    self.rules_changed();
-                }
-                Vec::new()
-            }
-            Some(Overlay::Menu(menu)) => self.menu_key(menu, key),
-            overlay => {
-                self.overlay = overlay;
-                if self.filter_key(key) {
-                    return Vec::new();
-                }
-                match (keymap::action(key, self.place()), self.place()) {
-                    (Some(action), _) => return self.act(action),
-                    (None, Place::Help) => {}
-                    (None, Place::Picker) => self.say(format!("no such key here: {key} (F1 help)")),
-                    (None, _) => self.say(format!("no such key: {key} (? help)")),
-                }
-                Vec::new()
-            }
-        }
-    }
-
-    /// Handles a key typed into the process picker's filter.
-    fn filter_key(&mut self, key: Key) -> bool {
-        let rows = self.picker_rows();
-        match &mut self.picker {
-            Some(picker) if self.overlay.is_none() => picker.key(key, rows),
-            _ => false,
         }
     }
 

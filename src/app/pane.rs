@@ -46,6 +46,11 @@ impl Pane {
         }
     }
 
+    /// Returns whether it shows trees, which may be inverted.
+    pub fn has_trees(self) -> bool {
+        matches!(self, Pane::Tree | Pane::Flame)
+    }
+
     /// Returns whether it shows a comparison.
     pub fn is_compared(self) -> bool {
         matches!(self, Pane::ChangedTree | Pane::ChangedMethods)

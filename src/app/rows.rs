@@ -10,9 +10,9 @@ use super::row_path::{Branch, Expanded, GroupKey};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
-    /// Index into [`Projection::groups`].
+    /// Index into [`Projection::groups`], or of a group of a comparison.
     Group(u32),
-    /// A node of the projection.
+    /// A node of the projection, or of a comparison.
     Node(u32),
     /// The small rows under a node, or under the group.
     Small(Option<u32>),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::key::Key;
-use super::line_edit::LineEdit;
+use super::line_edit::{LineEdit, Outcome};
 use crate::model::vocabulary::thread_name_rules::{Rename, UNNAMED, by_rules};
 
 /// The rule that is proposed where there is none.
@@ -17,15 +17,6 @@ pub struct RulesDialog {
     /// The rule's text while it is edited.
     pub edit: Option<LineEdit>,
     pub error: Option<String>,
-}
-
-/// The effect of a key.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Outcome {
-    Stay,
-    /// The rules changed: project again.
-    Changed,
-    Close,
 }
 
 impl RulesDialog {
@@ -113,12 +104,12 @@ pub struct Merged {
     pub of: Vec<String>,
     /// Number of threads.
     pub threads: usize,
-    pub what: Effect,
+    pub what: NameChange,
 }
 
 /// How a group differs from what the default rules make.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Effect {
+pub enum NameChange {
     /// The rules leave no name.
     Unnamed,
     /// The rules give some of its threads a name that others have without them.
@@ -130,14 +121,14 @@ pub enum Effect {
     Unchanged,
 }
 
-impl Effect {
+impl NameChange {
     pub fn words(self) -> String {
         match self {
-            Effect::Unnamed => "no name is left".into(),
-            Effect::Collides => "collides with a group of this name".into(),
-            Effect::Merges(groups) => format!("merges {groups} groups"),
-            Effect::Renamed => "renamed".into(),
-            Effect::Unchanged => String::new(),
+            NameChange::Unnamed => "no name is left".into(),
+            NameChange::Collides => "collides with a group of this name".into(),
+            NameChange::Merges(groups) => format!("merges {groups} groups"),
+            NameChange::Renamed => "renamed".into(),
+            NameChange::Unchanged => String::new(),
         }
     }
 }
@@ -156,16 +147,18 @@ pub fn preview<'a>(names: impl Iterator<Item = &'a str>, rules: &[Rename]) -> Ve
     }
     let merged = groups.into_iter().map(|(name, (of, before, threads))| {
         let what = match (before.len(), before.contains(&name)) {
-            _ if name == UNNAMED && !before.contains(UNNAMED) => Effect::Unnamed,
-            (1, true) => Effect::Unchanged,
-            (1, false) => Effect::Renamed,
-            (_, true) => Effect::Collides,
-            (groups, false) => Effect::Merges(groups),
+            _ if name == UNNAMED && !before.contains(UNNAMED) => NameChange::Unnamed,
+            (1, true) => NameChange::Unchanged,
+            (1, false) => NameChange::Renamed,
+            (_, true) => NameChange::Collides,
+            (groups, false) => NameChange::Merges(groups),
         };
         Merged { name, of: of.into_iter().map(str::to_owned).collect(), threads, what }
     });
     let mut merged: Vec<Merged> = merged.collect();
-    merged.sort_by_key(|group| (group.what == Effect::Unchanged, std::cmp::Reverse(group.threads)));
+    merged.sort_by_key(|group| {
+        (group.what == NameChange::Unchanged, std::cmp::Reverse(group.threads))
+    });
     merged
 }
 

@@ -64,7 +64,7 @@ impl View {
     /// Returns the projection that the node under the cursor belongs to.
     pub fn selected_in(&self) -> &Projection {
         match self.pane {
-            Pane::Tree | Pane::Flame => self.trees(),
+            pane if pane.has_trees() => self.trees(),
             _ => &self.projection,
         }
     }
@@ -166,7 +166,7 @@ impl View {
         let above = |node: &u32| trees.parent(*node);
         let nodes = std::iter::successors(self.selected_node(), above);
         let mut stack: Vec<_> = nodes.map(|node| trees.location(node, self.shown.metric)).collect();
-        if self.shown.inverted && matches!(self.pane, Pane::Tree | Pane::Flame) {
+        if self.shown.inverted && self.pane.has_trees() {
             stack.reverse();
         }
         stack
@@ -251,7 +251,7 @@ impl View {
     pub(super) fn changed_row(&self, at: usize) -> Option<(&str, ChangeRow)> {
         let (compared, row) = (self.compared.as_ref()?, *self.changes.tree.rows.get(at)?);
         let name: &str = match row.what {
-            change_rows::What::Group(group) => &compared.diff.groups[group as usize].name,
+            What::Group(group) => &compared.diff.groups[group as usize].name,
             what => &change_rows::location(&compared.diff, what)?.function,
         };
         Some((name, row))

@@ -4,6 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
+use super::branch;
 use super::columns::{self, Column};
 use super::label;
 use super::text::{Pen, cut_end, percent, width};
@@ -11,14 +12,11 @@ use super::theme::Theme;
 use crate::app::AppState;
 use crate::app::baseline::Compared;
 use crate::app::change_columns::{ChangeColumn, ChangeColumns};
-use crate::app::change_rows::{ChangeRow, What, change_of, label as label_of};
+use crate::app::change_rows::{ChangeRow, change_of, label as label_of};
 use crate::app::pane::Pane;
-use crate::app::rows::Fold;
+use crate::app::rows::What;
 use crate::model::projection::Label;
 use crate::model::transform::diff::{Change, Pair, Sums};
-
-/// Minimum cells of a name, whatever its indentation.
-const NAME_LEAST: usize = 16;
 
 /// A difference that is drawn as zero, percentage points.
 const ZERO: f64 = 0.05;
@@ -178,22 +176,8 @@ fn draw_name(
     app: &AppState,
     theme: &Theme,
 ) {
-    pen.space(1);
-    // Indentation stops where the name would have no room.
-    let indent = (usize::from(row.depth) * 2).min(cells.saturating_sub(NAME_LEAST + 2));
     let glyphs = theme.glyphs;
-    if row.chained && indent > 0 {
-        pen.space(indent - 1).put(glyphs.hangs, theme.dim());
-    } else {
-        pen.space(indent);
-    }
-    let mark = match row.fold {
-        Fold::Leaf => "  ".to_string(),
-        Fold::Open => format!("{} ", glyphs.open),
-        Fold::Closed => format!("{} ", glyphs.closed),
-    };
-    pen.put(&mark, theme.dim());
-    let room = cells.saturating_sub(indent + 2);
+    let room = branch::put_indent(pen, (row.depth, row.chained), row.fold, cells, theme);
     match row.what {
         What::Group(group) => {
             let group = &compared.diff.groups[group as usize];
@@ -216,10 +200,7 @@ fn draw_name(
             label::put(pen, &label, room, unresolved, app, theme);
         }
         What::Small(_) | What::SmallGroups => {
-            let what = if row.what == What::SmallGroups { "group" } else { "row" };
-            let plural = if row.small == 1 { "" } else { "s" };
-            let text = format!("+ {} {what}{plural} below 0.5 % on both sides", row.small);
-            pen.put_left(&cut_end(&text, room, glyphs.cut), room, theme.dim());
+            branch::put_small(pen, row.what, row.small, "0.5 % on both sides", room, theme);
         }
     }
 }

@@ -14,6 +14,7 @@
 //! waits      in its place: locks, and long waits one by one
 //! methods      51.7   49.9  3.8  0.1 io  98%    PgStatement.executeQuery           :154
 //! changes    in their place: the shares now and before, and their difference
+//! branch     the indentation of rows in trees
 //! explain    > now io recvfrom fd 37 ...   longest 2.0 s at 14:03:31   49.1-54.3 %
 //! footer     focus, ignore, ... and how much they hide
 //!            keys, or a message; over it prompts (overlay)
@@ -31,6 +32,7 @@ pub mod pacer;
 pub mod terminal;
 pub mod theme;
 
+mod branch;
 mod changes;
 mod columns;
 mod explain;

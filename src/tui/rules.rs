@@ -6,7 +6,7 @@ use ratatui::layout::Rect;
 use super::overlay::{frame, put_edit};
 use super::text::{Pen, cut_end, width};
 use super::theme::Theme;
-use crate::app::rules::{Effect, RulesDialog, preview};
+use crate::app::rules::{NameChange, RulesDialog, preview};
 use crate::app::{AppState, Severity};
 
 /// Minimum lines of the preview.
@@ -80,9 +80,9 @@ fn draw_preview(
     for (y, group) in (1..area.height).zip(&groups) {
         let mut pen = Pen::new(buffer, area, y);
         let style = match group.what {
-            Effect::Unnamed | Effect::Collides => theme.severity(Severity::Warning),
-            Effect::Unchanged => theme.plain(),
-            Effect::Merges(_) | Effect::Renamed => theme.severity(Severity::Info),
+            NameChange::Unnamed | NameChange::Collides => theme.severity(Severity::Warning),
+            NameChange::Unchanged => theme.plain(),
+            NameChange::Merges(_) | NameChange::Renamed => theme.severity(Severity::Info),
         };
         pen.put_right(&group.threads.to_string(), THREADS, theme.plain())
             .space(1)

@@ -3,16 +3,14 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
+use super::branch;
 use super::columns::{Column, Figures};
 use super::label;
 use super::text::{Pen, cut_end, width};
 use super::theme::Theme;
 use crate::app::AppState;
 use crate::app::columns::Columns;
-use crate::app::rows::{Fold, Row, What};
-
-/// Minimum cells of a name, whatever its indentation.
-const NAME_LEAST: usize = 16;
+use crate::app::rows::{Row, What};
 
 pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
     let view = &app.view;
@@ -63,22 +61,8 @@ fn draw_name(
     theme: &Theme,
 ) {
     let projection = app.view.trees();
-    pen.space(1);
-    // Indentation stops where the name would have no room.
-    let indent = (usize::from(row.depth) * 2).min(cells.saturating_sub(NAME_LEAST + 2));
     let glyphs = theme.glyphs;
-    if row.chained && indent > 0 {
-        pen.space(indent - 1).put(glyphs.hangs, theme.dim());
-    } else {
-        pen.space(indent);
-    }
-    let mark = match row.fold {
-        Fold::Leaf => "  ".to_string(),
-        Fold::Open => format!("{} ", glyphs.open),
-        Fold::Closed => format!("{} ", glyphs.closed),
-    };
-    pen.put(&mark, theme.dim());
-    let room = cells.saturating_sub(indent + 2);
+    let room = branch::put_indent(pen, (row.depth, row.chained), row.fold, cells, theme);
     match row.what {
         What::Group(group) => {
             let group = &projection.groups[group as usize];
@@ -103,10 +87,7 @@ fn draw_name(
             label::put(pen, &label, room - width(mark).min(room), unresolved, app, theme);
         }
         What::Small(_) | What::SmallGroups => {
-            let what = if row.what == What::SmallGroups { "group" } else { "row" };
-            let plural = if row.small == 1 { "" } else { "s" };
-            let text = format!("+ {} {what}{plural} below 0.5 %", row.small);
-            pen.put_left(&cut_end(&text, room, glyphs.cut), room, theme.dim());
+            branch::put_small(pen, row.what, row.small, "0.5 %", room, theme);
         }
     }
 }

@@ -60,10 +60,6 @@ fn released(width: u16, height: u16) -> (World, Live) {
     (world, live)
 }
 
-fn line(live: &Live, nth: usize) -> String {
-    live.screen().lines().nth(nth).expect("a line").to_string()
-}
-
 /// The row of a function, in columns.
 fn row(live: &Live, name: &str) -> String {
     let screen = live.screen();
@@ -84,8 +80,8 @@ fn what_a_release_changed_is_seen_at_every_size() {
         let (_, mut live) = released(width, height);
         live.press("=");
         golden(&format!("compared-{width}x{height}.txt"), &live.screen());
-        assert!(line(&live, 0).contains("DIFF"), "{}", live.screen());
-        assert!(line(&live, 0).contains("14:04:00-14:04:30 against 14:03:20-14:03:50"));
+        assert!(live.line(0).contains("DIFF"), "{}", live.screen());
+        assert!(live.line(0).contains("14:04:00-14:04:30 against 14:03:20-14:03:50"));
         golden(&format!("compared-methods-{width}x{height}.txt"), &live.press("2").screen());
     }
     golden("compared-40x10.txt", &released(40, 10).1.press("=").screen());
@@ -100,16 +96,16 @@ fn rows_have_both_shares_and_their_difference() {
     assert_eq!(figures(&live, "search"), ["30.0", "0.0", "30.0"]);
     // The largest difference of self time can come first, and any other order.
     live.press("s");
-    assert!(line(&live, 5).contains("▾SELF+/-"), "{}", live.screen());
-    assert!(line(&live, 6).contains("applies"), "{}", live.screen());
+    assert!(live.line(5).contains("▾SELF+/-"), "{}", live.screen());
+    assert!(live.line(6).contains("applies"), "{}", live.screen());
     live.press("s");
-    assert!(line(&live, 5).contains("▾+/-"), "{}", live.screen());
+    assert!(live.line(5).contains("▾+/-"), "{}", live.screen());
     let forward = live.press("<lt>").screen();
-    assert!(line(&live, 5).contains("▾BUSY%"), "{forward}");
+    assert!(live.line(5).contains("▾BUSY%"), "{forward}");
     live.press("R");
-    assert!(line(&live, 5).contains("▴BUSY%"), "{}", live.screen());
+    assert!(live.line(5).contains("▴BUSY%"), "{}", live.screen());
     live.send(Input::Mouse(Mouse { kind: MouseKind::Press, column: 22, row: 5 }));
-    assert!(line(&live, 5).contains("▴BEFORE") || line(&live, 5).contains("▾BEFORE"));
+    assert!(live.line(5).contains("▴BEFORE") || live.line(5).contains("▾BEFORE"));
     // What is settled here does not change the order without a comparison.
     assert!(live.press("=").screen().contains("▾BUSY%"), "{}", live.screen());
 }
@@ -250,7 +246,7 @@ fn a_saved_profile_is_compared_with_from_the_start() {
         let mut live = Live::new(width, height, config);
         live.send(Input::Snapshot(Arc::new(after.clone())));
         golden(&format!("against-{width}x{height}.txt"), &live.screen());
-        assert!(line(&live, 0).contains("against yesterday.sampletop, 2026-03-14 14:03"));
+        assert!(live.line(0).contains("against yesterday.sampletop, 2026-03-14 14:03"));
     }
 }
 
@@ -277,11 +273,11 @@ fn another_process_is_not_compared_with_a_range_of_the_one_before() {
     let baseline = Arc::downgrade(&before);
     live.send(Input::Snapshot(before));
     live.press("M=");
-    assert!(line(&live, 0).contains("DIFF"), "{}", live.screen());
+    assert!(live.line(0).contains("DIFF"), "{}", live.screen());
     leave(&mut live);
     pick(&mut live);
     live.send(Input::Snapshot(shop()));
-    assert!(line(&live, 0).contains("LIVE"), "{}", live.screen());
+    assert!(live.line(0).contains("LIVE"), "{}", live.screen());
     assert!(live.press("=").screen().contains("there is no baseline"), "{}", live.screen());
     assert!(baseline.upgrade().is_none(), "the facts of the process before are kept");
 }
@@ -298,15 +294,15 @@ fn another_process_is_compared_with_the_same_file() {
     for keys in ["", "="] {
         pick(&mut live);
         live.send(Input::Snapshot(Arc::new(service().run(40 * SECOND).snapshot())));
-        assert!(line(&live, 0).contains("against yesterday.sampletop"), "{}", live.screen());
+        assert!(live.line(0).contains("against yesterday.sampletop"), "{}", live.screen());
         live.press(keys);
         leave(&mut live);
     }
     // The user has left the comparison.
     pick(&mut live);
     live.send(Input::Snapshot(shop()));
-    assert!(line(&live, 0).contains("LIVE"), "{}", live.screen());
-    assert!(line(live.press("="), 0).contains("against yesterday.sampletop"));
+    assert!(live.line(0).contains("LIVE"), "{}", live.screen());
+    assert!(live.press("=").line(0).contains("against yesterday.sampletop"));
 }
 
 #[test]
@@ -314,24 +310,24 @@ fn the_header_keeps_its_word_for_a_state_that_is_not_live() {
     for width in [40, 80, 120] {
         let (mut world, mut live) = released(width, 24);
         live.press("=");
-        assert!(line(&live, 0).contains("DIFF") && !line(&live, 0).contains("LIVE"));
+        assert!(live.line(0).contains("DIFF") && !live.line(0).contains("LIVE"));
         live.press(" ");
-        assert!(line(&live, 0).contains("FROZEN DIFF"), "{}", live.screen());
+        assert!(live.line(0).contains("FROZEN DIFF"), "{}", live.screen());
         live.press(" ,,<enter>");
-        assert!(line(&live, 0).contains("PAST DIFF"), "{}", live.screen());
+        assert!(live.line(0).contains("PAST DIFF"), "{}", live.screen());
         live.press("L");
         let mut last = world.run(SECOND).snapshot();
         let at = last.at;
         let ended = |target: &Target| Target { ended: Some(at), ..target.clone() };
         last.targets = last.targets.iter().map(ended).collect();
         live.send(Input::Snapshot(Arc::new(last)));
-        assert!(line(&live, 0).contains("EXITED DIFF"), "{}", live.screen());
+        assert!(live.line(0).contains("EXITED DIFF"), "{}", live.screen());
     }
     let (mut world, _) = released(80, 24);
     let config = AppConfig { saved: true, ..AppConfig::default() };
     let mut live = Live::new(80, 24, config);
     live.send(Input::Snapshot(Arc::new(world.snapshot())));
-    assert!(line(live.press("M="), 0).contains("SAVED DIFF"), "{}", live.screen());
+    assert!(live.press("M=").line(0).contains("SAVED DIFF"), "{}", live.screen());
 }
 
 /// A comparison names threads and processes without their numbers.

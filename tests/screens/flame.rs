@@ -189,6 +189,12 @@ fn trees_are_turned_around() {
     live.press("v");
     assert!(live.selected().contains("round"), "where one was:\n{}", live.screen());
     assert!(!live.screen().contains("CALLED BY"), "{}", live.screen());
+    // Other views do not need the inverted trees, and they are back with the tree.
+    live.press("v2");
+    live.send(Input::Snapshot(Arc::new(pricing().run(41 * SECOND).snapshot())));
+    assert!(live.app.settings().inverted, "it is still chosen");
+    assert!(live.press("1").screen().contains("CALLED BY"), "{}", live.screen());
+    live.press("v");
     // A sentence leads to its row in the tree of calls.
     live.press("v2/tax<enter><enter>1");
     assert!(live.screen().contains("CALLED BY"), "{}", live.screen());

@@ -1,6 +1,7 @@
 //! A live view without a terminal, and its golden files.
 
 use super::*;
+use sampletop::model::projection::settings::Range;
 use sampletop::model::projection::waits::Facts;
 
 pub struct Live {
@@ -124,6 +125,20 @@ impl Live {
         let lines: Vec<u16> = (0..self.height).filter(reversed).collect();
         assert_eq!(lines.len(), 1, "one row is selected:\n{}", self.screen());
         text(&buffer).lines().nth(lines[0].into()).expect("a line").to_string()
+    }
+
+    /// Returns a line of the screen, by its number.
+    pub fn line(&self, nth: usize) -> String {
+        self.screen().lines().nth(nth).expect("a line").to_string()
+    }
+
+    /// Returns the shown range, ns of the session; it must have two ends.
+    pub fn shown_range(&self) -> (u64, u64) {
+        let Range::Between { from, till } = self.app.settings().range else {
+            panic!("{:?}", self.app.settings().range)
+        };
+        let start = self.app.shown_snapshot().expect("a snapshot").session.started;
+        (from - start, till - start)
     }
 
     pub fn selected_line(&self) -> usize {

@@ -41,17 +41,10 @@ fn live(width: u16, height: u16) -> (World, Live) {
     (world, live)
 }
 
-fn line(live: &Live, nth: usize) -> String {
-    live.screen().lines().nth(nth).expect("a line").to_string()
-}
-
 /// Returns the shown range in seconds of the session.
 fn range(live: &Live) -> (u64, u64) {
-    let Range::Between { from, till } = live.app.settings().range else {
-        panic!("{:?}", live.app.settings().range)
-    };
-    let start = live.app.shown_snapshot().expect("a snapshot").session.started;
-    ((from - start) / SECOND, (till - start) / SECOND)
+    let (from, till) = live.shown_range();
+    (from / SECOND, till / SECOND)
 }
 
 #[test]
@@ -71,7 +64,7 @@ fn a_hiccup_of_a_minute_ago_is_opened_with_two_keys() {
 #[test]
 fn the_cursor_goes_by_seconds_windows_and_peaks() {
     let (_, mut live) = live(120, 40);
-    let words = |live: &Live| line(live, 2);
+    let words = |live: &Live| live.line(2);
     live.press(",");
     let last = words(&live);
     assert!(last.contains(" busy 1.0"), "{last}");
@@ -104,7 +97,7 @@ fn the_range_goes_with_the_cursor_once_it_is_shown() {
     let (mut world, mut live) = live(120, 40);
     live.press("{<enter>,");
     assert_eq!(range(&live), (HICCUP - 1, HICCUP));
-    assert!(line(&live, 0).contains("PAST"), "{}", live.screen());
+    assert!(live.line(0).contains("PAST"), "{}", live.screen());
     // Time goes on, and the range stays. Enter is for rows again.
     live.send(Input::Snapshot(Arc::new(world.run(5 * SECOND).snapshot())));
     live.press("<enter>..");
@@ -115,18 +108,18 @@ fn the_range_goes_with_the_cursor_once_it_is_shown() {
     live.press(" L");
     assert!(!live.app.is_frozen());
     assert_eq!(live.app.settings().range, Range::Rolling(30 * SECOND));
-    assert!(line(&live, 0).contains("LIVE") && line(&live, 2).contains("now"));
+    assert!(live.line(0).contains("LIVE") && live.line(2).contains("now"));
     // Any other range ends it.
     live.press("{<enter>r");
-    assert!(line(&live, 2).contains("busy threads 0-"), "{}", live.screen());
+    assert!(live.line(2).contains("busy threads 0-"), "{}", live.screen());
 }
 
 #[test]
 fn a_range_of_the_past_tells_nothing_of_now() {
     let (_, mut live) = live(120, 40);
-    assert!(line(&live, 1).contains("idle"), "{}", live.screen());
+    assert!(live.line(1).contains("idle"), "{}", live.screen());
     live.press("{<enter>");
-    let threads = line(&live, 1);
+    let threads = live.line(1);
     assert!(threads.contains("on average 1.6 busy: 0.8 run, 0.8 io"), "{threads}");
     for row in 0..6 {
         assert!(!live.screen().contains(" now "), "row {row}:\n{}", live.screen());
@@ -141,7 +134,7 @@ fn a_range_of_the_past_tells_nothing_of_now() {
     assert_eq!(saved, Some(4));
     // The last second is now.
     live.press("w<c-u>-1s..now<enter>");
-    assert!(line(&live, 0).contains("LIVE"), "{}", live.screen());
+    assert!(live.line(0).contains("LIVE"), "{}", live.screen());
 }
 
 #[test]
@@ -164,15 +157,15 @@ fn a_typed_range_is_shown_by_the_wall_clock() {
 fn a_range_of_milliseconds_is_exact() {
     let (_, mut live) = live(120, 40);
     live.press("w<c-u>-69.75s +200ms<enter>");
-    let target = line(&live, 0);
+    let target = live.line(0);
     assert!(target.contains("PAST") && target.contains("14:04:10.250 +200 ms"), "{target}");
     // All four threads waited for the disk, and did nothing else.
-    let threads = line(&live, 1);
+    let threads = live.line(1);
     assert!(threads.contains("on average 4.0 busy: 4.0 io"), "{threads}");
     assert!(live.screen().contains("commit") && !live.screen().contains("render"));
     // Just before that they served requests.
     live.press("w<c-u>-69.8s..-69.75s<enter>");
-    assert!(line(&live, 0).contains("14:04:10.200 +50 ms"), "{}", live.screen());
+    assert!(live.line(0).contains("14:04:10.200 +50 ms"), "{}", live.screen());
     assert!(live.screen().contains("render") && !live.screen().contains("commit"));
     // It is proposed as it is read.
     live.press("w");
@@ -181,7 +174,7 @@ fn a_range_of_milliseconds_is_exact() {
 
 /// The history line, in columns, while the hiccup is shown.
 fn bar_with_range(live: &mut Live) -> String {
-    let bar = line(live.press("L{<enter>"), 2);
+    let bar = live.press("L{<enter>").line(2);
     bar.chars().map(|c| if c.is_ascii() { c } else { '#' }).collect()
 }
 

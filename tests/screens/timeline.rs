@@ -41,17 +41,10 @@ fn live(width: u16, height: u16) -> (World, Live) {
     (world, live)
 }
 
-fn line(live: &Live, nth: usize) -> String {
-    live.screen().lines().nth(nth).expect("a line").to_string()
-}
-
 /// Returns the start and the length of the shown range, ms of the session.
 fn range(live: &Live) -> (u64, u64) {
-    let Range::Between { from, till } = live.app.settings().range else {
-        panic!("{:?}", live.app.settings().range)
-    };
-    let start = live.app.shown_snapshot().expect("a snapshot").session.started;
-    ((from - start) / MS, (till - from) / MS)
+    let (from, till) = live.shown_range();
+    (from / MS, (till - from) / MS)
 }
 
 #[test]
@@ -76,7 +69,7 @@ fn enter_shows_the_time_of_a_run_and_esc_goes_back() {
     // From 38.0 s on: parse, lock, parse, lock. The cursor is on the last one.
     live.press("<enter>");
     assert_eq!(range(&live), (38_350, 150));
-    assert!(line(&live, 0).contains("+150 ms"), "{}", live.screen());
+    assert!(live.line(0).contains("+150 ms"), "{}", live.screen());
     // The facts stay while time goes on.
     live.send(Input::Snapshot(Arc::new(world.run(200 * SECOND).snapshot())));
     live.press("<esc>");
@@ -117,7 +110,7 @@ fn esc_goes_back_to_what_was_counted_from_a_moment() {
 fn the_cursor_says_what_the_thread_did_at_that_moment() {
     let (_, mut live) = live(120, 40);
     live.press("w<c-u>-2s +500ms<enter>6");
-    let explain = |live: &Live| line(live, 38);
+    let explain = |live: &Live| live.line(38);
     assert!(explain(&live).contains("lock in Cart::add"), "{}", live.screen());
     live.press("<lt>");
     let parse = explain(&live);
@@ -154,7 +147,7 @@ fn a_zoom_keeps_its_threads_where_they_wait_for_work() {
     let mut live = Live::new(80, 24, AppConfig::default());
     live.send(Input::Snapshot(Arc::new(World::new(vec![script]).run(40 * SECOND).snapshot())));
     live.press("w<c-u>-6s +2s<enter>6");
-    let cells = |live: &Live| line(live, 6).chars().skip(22).collect::<String>();
+    let cells = |live: &Live| live.line(6).chars().skip(22).collect::<String>();
     // 200 ms of two seconds, in columns of 35 ms.
     assert_eq!(cells(&live).trim().matches('r').count(), 7, "{}", live.screen());
     live.press("++");
@@ -175,7 +168,7 @@ fn the_group_is_that_of_the_row_one_came_from() {
     assert!(live.screen().contains("handler-1"), "{}", live.screen());
     // From a long wait, at its moment.
     live.press("7j");
-    let wait = line(&live, 22);
+    let wait = live.line(22);
     live.press("6");
     assert!(live.screen().contains(">handler-3"), "{wait}{}", live.screen());
 }

@@ -6,27 +6,16 @@ use rustc_hash::FxHashMap;
 
 use super::columns::NONE;
 use super::fact_reader::{Cell, CellKind};
-use super::lines::At;
 use super::nodes::{Nodes, Seen};
 use super::shown_stacks::{ShownStacks, Walker};
 use super::tree::{Head, InOrder, TreeGroup, Trees};
+use super::visit::{self, Visit};
 use crate::model::projection::settings::Metric;
 use crate::model::vocabulary::role::Role;
 
 /// Maximum nodes: about 30 MB. Every stack has a path of its own here, so there may be many times
 /// as many as in the tree of calls. (Small in tests, so that it is reached.)
 const MAX_NODES: usize = if cfg!(test) { 24 } else { 300_000 };
-
-/// One location on the way from an innermost frame outward.
-struct Visit {
-    /// The visit of the next frame further in, or [`NONE`].
-    parent: u32,
-    node: u32,
-    location: u32,
-    /// Time of the stacks that end in this way.
-    wall_ns: u64,
-    cpu_ns: u64,
-}
 
 /// A frame of a path. Row, and the location that it is shown with.
 #[derive(Clone, Copy)]
@@ -112,8 +101,7 @@ pub(super) fn build(
     }
     tree.nodes.own_at_roots();
     if tree.several {
-        let lines = tree.seen_at_several();
-        tree.nodes.set_lines(lines);
+        tree.nodes.set_lines(visit::seen_at_several(&mut tree.visits, &tree.nodes));
     }
     Trees { nodes: tree.nodes, attached, groups }
 }
@@ -197,26 +185,5 @@ impl Tree {
         self.visits.push(Visit { parent, node, location, wall_ns: 0, cpu_ns: 0 });
         self.visit_at.insert((group, parent, location), visit);
         visit
-    }
-
-    /// Returns the times at each location of nodes with several; a location may occur repeatedly.
-    fn seen_at_several(&mut self) -> Vec<At> {
-        // What is further in has a lower number.
-        for index in (0..self.visits.len()).rev() {
-            let Visit { parent, wall_ns, cpu_ns, .. } = self.visits[index];
-            if let Some(parent) = self.visits.get_mut(parent as usize) {
-                parent.wall_ns += wall_ns;
-                parent.cpu_ns += cpu_ns;
-            }
-        }
-        let several = self.visits.iter().filter(|visit| self.nodes.is_at_several(visit.node));
-        several
-            .map(|Visit { node, location, wall_ns, cpu_ns, .. }| At {
-                node: *node,
-                location: *location,
-                wall_ns: *wall_ns,
-                cpu_ns: *cpu_ns,
-            })
-            .collect()
     }
 }

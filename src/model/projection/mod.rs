@@ -21,6 +21,7 @@
 //! safepoint              safepoint stops of a Java virtual machine
 //! shown_stacks           the shown frames of each stack
 //! projector              makes projections, and keeps what the next one can use again
+//! visit                  the time at each location of a path
 //! tree, nodes, totals    the tree and its sums; methods, lines, columns: tables
 //! now                    what the threads do now, in all and by group: busy or waiting for work
 //! main_functions         the function of each group that most of its time is spent in
@@ -95,6 +96,7 @@ mod tree;
 mod trend;
 mod units;
 mod unnamed;
+mod visit;
 mod wait_call;
 pub mod waits;
 mod wakers;

@@ -7,24 +7,12 @@
 use super::Totals;
 use super::columns::{Columns, NONE};
 use super::fact_reader::{Cell, CellKind};
-use super::lines::At;
 use super::nodes::{Nodes, Seen};
 use super::shown_stacks::{Entry, Mark, ShownStacks, Walker};
+use super::visit::{self, Visit};
 use crate::model::facts::tables::{FrameId, StackId};
 use crate::model::projection::settings::Metric;
 use crate::model::vocabulary::role::Role;
-
-/// An entry of [`ShownStacks`] on the stacks of one group.
-#[derive(Clone, Copy)]
-struct Visit {
-    /// The visit of the next entry further out, or [`NONE`].
-    parent: u32,
-    node: u32,
-    location: u32,
-    /// Time of the stacks that include this entry.
-    wall_ns: u64,
-    cpu_ns: u64,
-}
 
 /// The number of a walk after which numbers begin again. (Small in tests, so that they do.)
 const LAST_WALK: u32 = if cfg!(test) { 3 } else { u32::MAX };
@@ -170,7 +158,7 @@ impl Builder<'_> {
             group.total = nodes.total(group.first_root, &group.own);
         }
         if scratch.several {
-            nodes.set_lines(scratch.seen_at_several(&nodes));
+            nodes.set_lines(visit::seen_at_several(&mut scratch.visits, &nodes));
         }
         Trees { nodes, attached, groups }
     }
@@ -264,27 +252,5 @@ impl Scratch {
             self.walk = 0;
         }
         self.walk += 1;
-    }
-
-    /// Returns the times at each location of nodes with several; a location may occur repeatedly.
-    fn seen_at_several(&mut self, nodes: &Nodes) -> Vec<At> {
-        // Sums the attached time over each path. Outer entries come first, so one backward pass
-        // suffices.
-        for index in (0..self.visits.len()).rev() {
-            let Visit { parent, wall_ns, cpu_ns, .. } = self.visits[index];
-            if parent != NONE {
-                self.visits[parent as usize].wall_ns += wall_ns;
-                self.visits[parent as usize].cpu_ns += cpu_ns;
-            }
-        }
-        let several = self.visits.iter().filter(|visit| nodes.is_at_several(visit.node));
-        several
-            .map(|Visit { node, location, wall_ns, cpu_ns, .. }| At {
-                node: *node,
-                location: *location,
-                wall_ns: *wall_ns,
-                cpu_ns: *cpu_ns,
-            })
-            .collect()
     }
 }

@@ -4,10 +4,12 @@
 //! view_loop  passes keys, signals and snapshots to the app, and carries out its effects
 //! outside    terminal and processes, for which fakes stand in in tests
 //! ending     what outlives a session
+//! listing    the list of processes, with their CPU use
 //! saving     the files of a snapshot that the user saves
 //! ```
 
 mod ending;
+mod listing;
 mod outside;
 mod saving;
 #[cfg(test)]

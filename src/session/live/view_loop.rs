@@ -1,12 +1,13 @@
 //! The live view's loop: passes messages to the app and carries out its effects.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use super::ending::{KEPT, await_saved, keep, not_kept};
+use super::listing::Listing;
 use super::memory::Trimmer;
 use super::outside::{Aimed, Begin, Host, Terminal, Watched};
 use super::projecting::{Answer, Projecting};
@@ -16,7 +17,7 @@ use super::waiting::Waiting;
 use super::waking::{self, Progress, Waking};
 use super::{Against, Message};
 use crate::app::baseline::Baseline;
-use crate::app::{AppConfig, AppState, Counted, Effect, Input, ProcessRow, READ_WITHIN, Severity};
+use crate::app::{AppConfig, AppState, Counted, Effect, Input, READ_WITHIN, Severity};
 use crate::config::{Choices, Config, TargetSpec, Wanted};
 use crate::config_file;
 use crate::exit_code::{ExitCode, Failure};
@@ -26,11 +27,6 @@ use crate::model::projection::settings::{Range, Settings};
 use crate::model::projection::woken_threads;
 use crate::model::vocabulary::wakeup::Wakeups;
 use crate::tui::pacer::Pacer;
-
-/// Interval at which the list of processes is reread while it is shown.
-const LIST_EVERY: Duration = Duration::from_secs(2);
-/// Time until the second reading, which is the first that knows CPU use: 25 steps of its clock.
-const LIST_AGAIN: Duration = Duration::from_millis(250);
 
 /// Why the loop ended.
 pub enum Outcome {
@@ -75,11 +71,7 @@ pub struct Live<'a> {
     /// While wakeups are counted.
     waking: Option<Waking>,
     watch: Option<Box<dyn Watched>>,
-    /// CPU time of each process (pid, start) at the last listing, and the time of that listing.
-    cpu_before: HashMap<(u32, u64), u64>,
-    listed: Option<Instant>,
-    /// Time from the last listing to the next.
-    list_in: Duration,
+    listing: Listing,
     /// Whether the app knows that `ptrace` would help.
     helps: bool,
     last: Option<Arc<Snapshot>>,
@@ -164,9 +156,7 @@ impl Live<'_> {
             waiting,
             waking: None,
             watch,
-            cpu_before: HashMap::new(),
-            listed: None,
-            list_in: LIST_AGAIN,
+            listing: Listing::default(),
             helps: false,
             last: None,
             written: Vec::new(),
@@ -219,8 +209,7 @@ impl Live<'_> {
             wait = wait.min(self.projecting.due_in(now).unwrap_or(wait));
             wait = wait.min(self.waiting.due_in(now).unwrap_or(wait));
             if self.lists() {
-                let since = self.listed.map_or(Duration::ZERO, |at| at.elapsed());
-                wait = wait.min(self.list_in.saturating_sub(since));
+                wait = wait.min(self.listing.due_in(now));
             }
             // A burst (a held key) is processed whole before the next drawing.
             for nth in 0..64 {
@@ -234,7 +223,7 @@ impl Live<'_> {
                     Err(RecvTimeoutError::Disconnected) => return Outcome::Terminated,
                 }
             }
-            if self.lists() && self.listed.is_none_or(|at| at.elapsed() >= self.list_in) {
+            if self.lists() && self.listing.due_in(Instant::now()).is_zero() {
                 self.list();
             }
         }
@@ -532,37 +521,10 @@ impl Live<'_> {
         }
     }
 
-    /// Reads the list of processes for the picker, with CPU time since the last listing.
+    /// Reads the list of processes for the picker.
     fn list(&mut self) {
-        let since = self.listed.replace(Instant::now()).map(|at| at.elapsed());
-        self.list_in = if since.is_some() { LIST_EVERY } else { LIST_AGAIN };
-        let mut cpu_now = HashMap::new();
-        let rows = self
-            .host
-            .processes()
-            .into_iter()
-            .map(|process| {
-                let before = self.cpu_before.get(&(process.pid, process.start));
-                cpu_now.insert((process.pid, process.start), process.cpu_ns);
-                let cpu_percent = since.zip(before).map(|(since, before)| {
-                    process.cpu_ns.saturating_sub(*before) as f64 / since.as_nanos().max(1) as f64
-                        * 100.0
-                });
-                ProcessRow {
-                    pid: process.pid,
-                    start: process.start,
-                    parent: process.parent,
-                    user: process.user.unwrap_or_else(|| process.uid.to_string()),
-                    command: process.command,
-                    threads: process.threads,
-                    cpu_percent,
-                    memory: process.memory,
-                    runtime: process.runtime,
-                    place: process.place,
-                }
-            })
-            .collect();
-        self.cpu_before = cpu_now;
+        let at = Instant::now();
+        let rows = self.listing.rows(self.host.processes(), at);
         self.send_input(Input::Processes(rows));
         self.pacer.urgent();
     }
@@ -583,8 +545,8 @@ impl Live<'_> {
         // Its threads have ended, so no more snapshots come than those that wait here.
         self.later.extend(self.messages.try_iter());
         self.later.retain(|message| !matches!(message, Message::Snapshot(_)));
-        (self.helps, self.listed) = (false, None);
-        self.cpu_before.clear();
+        self.helps = false;
+        self.listing = Listing::default();
         self.send_input(Input::Detached);
         self.list();
         if let Some((text, severity)) = notice {

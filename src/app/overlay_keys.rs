@@ -1,11 +1,72 @@
-//! Keys of prompts and questions, and what answers do.
+//! Where a key goes: to what is drawn over the view, or to an action; and what answers to prompts
+//! do.
 
 use super::event::Effect;
 use super::key::Key;
+use super::keymap::{self, Place};
+use super::line_edit::Outcome;
 use super::prompt::{self, Ask, Prompt, Question};
 use super::{AppState, Overlay, time_range};
 
 impl AppState {
+    pub(super) fn key(&mut self, key: Key) -> Vec<Effect> {
+        self.notice = None;
+        match self.overlay.take() {
+            Some(Overlay::Prompt(prompt)) => self.prompt_key(prompt, key),
+            Some(Overlay::Ask(ask)) => self.ask_key(ask, key),
+            Some(Overlay::Filters(mut dialog)) if key == Key::Tab && dialog.edit.is_some() => {
+                let names = self.names_for(dialog.field());
+                dialog.complete(&names);
+                self.overlay = Some(Overlay::Filters(dialog));
+                Vec::new()
+            }
+            Some(Overlay::Filters(mut dialog)) => {
+                let outcome = dialog.key(key, &mut self.view.settings.filters);
+                if outcome != Outcome::Close {
+                    self.overlay = Some(Overlay::Filters(dialog));
+                }
+                if outcome == Outcome::Changed {
+                    self.before_group = None;
+                    self.project();
+                }
+                Vec::new()
+            }
+            Some(Overlay::Rules(mut dialog)) => {
+                let outcome = dialog.key(key, &mut self.view.settings.rename);
+                if outcome != Outcome::Close {
+                    self.overlay = Some(Overlay::Rules(dialog));
+                }
+                if outcome == Outcome::Changed {
+                    self.rules_changed();
+                }
+                Vec::new()
+            }
+            Some(Overlay::Menu(menu)) => self.menu_key(menu, key),
+            overlay => {
+                self.overlay = overlay;
+                if self.filter_key(key) {
+                    return Vec::new();
+                }
+                match (keymap::action(key, self.place()), self.place()) {
+                    (Some(action), _) => return self.act(action),
+                    (None, Place::Help) => {}
+                    (None, Place::Picker) => self.say(format!("no such key here: {key} (F1 help)")),
+                    (None, _) => self.say(format!("no such key: {key} (? help)")),
+                }
+                Vec::new()
+            }
+        }
+    }
+
+    /// Handles a key typed into the process picker's filter.
+    fn filter_key(&mut self, key: Key) -> bool {
+        let rows = self.picker_rows();
+        match &mut self.picker {
+            Some(picker) if self.overlay.is_none() => picker.key(key, rows),
+            _ => false,
+        }
+    }
+
     pub(super) fn ask_key(&mut self, ask: Ask, key: Key) -> Vec<Effect> {
         match (ask, key) {
             (Ask::StopSampling, Key::Char('y')) => {
