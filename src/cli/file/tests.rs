@@ -135,6 +135,7 @@ fn a_wrong_key_or_value_is_one_sentence_with_file_line_and_key() {
         ("colour = 1", 1, "there is no key `colour`"),
         ("zzz = 1", 1, "as in `metric = \"cpu\"`"),
         ("pid = 7", 1, "`pid` is an option of the command line only"),
+        #[cfg(feature = "push")]
         ("push = 'https://x'", 1, "`push` is an option of the command line only"),
         ("metric = 'gpu'", 1, "`metric = gpu` is none of wall, cpu, off"),
         ("color = false", 1, "`color` is a number, a word or true, not false"),
