@@ -1,5 +1,6 @@
 //! What is said of the lines of the view of waits, beyond their figures.
 
+use std::iter;
 use std::sync::Arc;
 
 use regex::Regex;
@@ -9,6 +10,7 @@ use super::wait_list::WaitRow;
 use crate::model::facts::tables::Location;
 use crate::model::projection::{Lock, LongWait, held_by, noun};
 use crate::model::vocabulary::qualified::simple_class;
+use crate::model::vocabulary::role::Role;
 
 pub struct Words {
     /// `mutex 0x5581`, `fsync fd 3 /srv/log`; empty if it is not known.
@@ -46,9 +48,27 @@ fn long_wait_words(wait: &LongWait, view: &View) -> Words {
     let snapshot = view.snapshot.as_ref();
     let what = snapshot.and_then(|snapshot| wait.what(snapshot)).unwrap_or_default();
     let who = snapshot.and_then(|snapshot| wait.held_by(snapshot)).unwrap_or_default();
-    let waits_in = wait.node.map(|node| view.node_location(node));
-    let place = wait.held_in.as_ref().or(waits_in).cloned().into_iter().collect();
+    let place = match (&wait.held_in, wait.node) {
+        (Some(held_in), _) => vec![held_in.clone()],
+        (None, Some(node)) => waiting_in(node, view),
+        (None, None) => Vec::new(),
+    };
     Words { kind: what.clone(), what, who, place }
+}
+
+/// Most functions of the user's own code that are named before the call that waits.
+const OWN_FUNCTIONS: usize = 2;
+
+/// Returns the function that waits, after the innermost ones of the user's code that led to it: all
+/// programs wait in `epoll_wait`, so that says little.
+fn waiting_in(node: u32, view: &View) -> Vec<Arc<Location>> {
+    let trees = &view.projection;
+    let callers = iter::successors(trees.parent(node), |caller| trees.parent(*caller));
+    let own = callers.filter(|caller| trees.role(*caller) == Role::App).take(OWN_FUNCTIONS);
+    let mut path: Vec<_> =
+        iter::once(node).chain(own).map(|node| view.node_location(node).clone()).collect();
+    path.reverse();
+    path
 }
 
 fn lock_words(lock: &Lock) -> Words {

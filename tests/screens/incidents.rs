@@ -115,7 +115,7 @@ fn disk_bound() -> Vec<Script> {
     threads("web", 6, web).chain(idle_pool(12)).collect()
 }
 
-fn child() -> Vec<Script> {
+pub fn child() -> Vec<Script> {
     const WAITS: &str = request!("shop::Thumbnail::make:63;shop::run_command:22;waitpid;wait4");
     threads("img", 3, |n, tick| waits(WAIT4, 7000 + n, WAITS, tick / 200))
         .chain(idle_pool(12))

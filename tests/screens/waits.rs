@@ -1,7 +1,7 @@
 //! The view of waits: locks, and long waits one by one.
 
 use super::fixture::Script;
-use super::incidents::lock_convoy;
+use super::incidents::{child, lock_convoy};
 use super::*;
 
 /// The object for which the threads wait, and its holder.
@@ -63,6 +63,19 @@ fn waits_are_ordered_by_duration_or_start_and_the_selected_one_stays() {
     assert!(live.press("/http-exec-12<enter>").selected().contains("http-exec-12"));
     assert!(live.press("/mutex 0x<enter>").selected().contains("threads"), "{}", live.screen());
     assert!(live.press("/no such<enter>").screen().contains("no match"));
+}
+
+#[test]
+fn a_call_that_waits_is_named_after_the_code_that_led_to_it() {
+    for (width, path) in [
+        (120, "Thumbnail::make › shop::run_command › waitpid"),
+        (80, "shop::run_command › waitpid"),
+    ] {
+        let mut live = Live::new(width, 40, AppConfig::default());
+        live.send(Input::Snapshot(Arc::new(World::new(child()).run(40 * SECOND).snapshot())));
+        let screen = live.press("7").screen();
+        assert!(screen.contains(&format!(" {path}")), "{screen}");
+    }
 }
 
 #[test]
