@@ -111,13 +111,7 @@ impl AppState {
             Action::BarLeft => self.view.go_to_bar(Move::Left, rows),
             Action::BarRight => self.view.go_to_bar(Move::Right, rows),
             Action::FlameOut => self.zoom_out(),
-            Action::FlameColors => {
-                self.view.flame.by_state = !self.view.flame.by_state;
-                self.say(match self.view.flame.by_state {
-                    true => "colours say what the threads did",
-                    false => "colours say whose code it is",
-                });
-            }
+            Action::FlameColors => self.next_bar_colors(),
             Action::Invert => self.invert(),
             Action::ThreadsView => self.show_pane(Pane::Threads),
             Action::TimelineView => self.show_timeline(),
@@ -227,7 +221,7 @@ impl AppState {
                 let pending = self.time_cursor.is_some_and(|cursor| !cursor.is_range);
                 if self.overlay.take().is_none() {
                     let in_timeline = self.view.pane == Pane::Timeline;
-                    let in_flame = self.view.pane == Pane::Flame;
+                    let in_flame = self.view.pane.is_flame();
                     match pending {
                         true => self.time_cursor = None,
                         false if in_timeline && self.zoom_back() => {}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::projection::settings::Range;
-use crate::model::transform::diff::Diff;
+use crate::model::transform::diff::{Diff, GoneBelow};
 use crate::model::vocabulary::frame::Ns;
 
 /// A range of a snapshot. The snapshot does not change, so the range is fixed, whatever its kind.
@@ -25,4 +25,6 @@ pub struct Compared {
     pub till: Ns,
     /// In percentage points.
     pub diff: Diff,
+    /// What rows of the displayed range have no place for.
+    pub gone: GoneBelow,
 }

@@ -32,11 +32,18 @@ impl AppState {
         }
         self.comparing = !self.comparing;
         match (self.comparing, self.view.pane) {
-            (true, Pane::Tree | Pane::Methods) => {
-                self.say("differences from the baseline; = leaves")
+            (true, Pane::Flame) if self.view.settings.inverted => {
+                self.say("differences from the baseline, callers first; = leaves");
+            }
+            (true, Pane::Tree | Pane::Methods | Pane::Flame) => {
+                self.say("differences from the baseline; = leaves");
             }
             (true, _) => self.say(NOT_COMPARED),
             (false, _) => self.say("not compared any more; = compares again"),
+        }
+        // A comparison is of the upright trees: another bar would be as wide as the screen.
+        if self.view.settings.inverted {
+            self.view.flame.zoom = None;
         }
         self.project();
     }
@@ -44,6 +51,9 @@ impl AppState {
     /// Displays a view, and says where it does not compare.
     pub(super) fn show_pane(&mut self, pane: Pane) {
         let rows = usize::from(self.layout().rows);
+        if pane == Pane::Flame {
+            self.view.select_changed_row();
+        }
         self.view.set_pane(pane, rows);
         // Other views do not read inverted trees.
         if self.view.pane.has_trees() && self.view.settings.inverted != self.view.shown.inverted {
@@ -90,4 +100,4 @@ impl AppState {
 
 /// What is said where a view has no differences.
 const NOT_COMPARED: &str =
-    "this view is of the shown range alone; tree (1) and methods (2) compare";
+    "this view is of the shown range alone; tree (1), methods (2), flame (4) compare";

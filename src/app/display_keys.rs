@@ -28,7 +28,7 @@ impl AppState {
     /// Sorts by the column whose title is in this cell of the line; by the same column: the other
     /// way round.
     pub(super) fn sort_by_title(&mut self, cell: u16) {
-        if self.view.pane.is_compared() {
+        if matches!(self.view.pane, Pane::ChangedTree | Pane::ChangedMethods) {
             self.view.changes.sort_by_title(self.width, cell);
             return self.view.set_pane(self.view.pane, usize::from(self.layout().rows));
         }

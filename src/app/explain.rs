@@ -111,7 +111,7 @@ pub(super) fn waits_for(view: &View, snapshot: &Snapshot, thread: &ThreadNow) ->
 /// group.
 pub(super) fn inside<'a>(view: &View, snapshot: &'a Snapshot) -> Vec<&'a ThreadNow> {
     let in_groups =
-        matches!(view.pane, Pane::Tree | Pane::ChangedTree | Pane::Flame | Pane::Threads);
+        view.pane.is_flame() || matches!(view.pane, Pane::Tree | Pane::ChangedTree | Pane::Threads);
     let group: Option<HashSet<ThreadKey>> = in_groups.then(|| {
         let group = view.selected_group().and_then(|at| view.projection.groups.get(at as usize));
         group.into_iter().flat_map(|group| group.threads.iter().map(|t| t.thread)).collect()

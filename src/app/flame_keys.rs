@@ -94,11 +94,25 @@ impl View {
 impl AppState {
     pub(super) fn show_tree(&mut self) {
         let rows = usize::from(self.layout().rows);
-        let from_flame = self.view.pane == Pane::Flame;
+        let from_flame = self.view.pane.is_flame();
         self.show_pane(Pane::Tree);
-        if from_flame && self.view.pane == Pane::Tree {
-            self.view.open_to_selected(rows);
+        match self.view.pane {
+            Pane::Tree if from_flame => self.view.open_to_selected(rows),
+            Pane::ChangedTree if from_flame => self.view.go_to_selected_change(rows),
+            _ => {}
         }
+    }
+
+    /// Gives the bars of the flame graph other colours.
+    pub(super) fn next_bar_colors(&mut self) {
+        if self.view.pane.is_compared() {
+            return self.say("colours say what has changed (= ends the comparison)");
+        }
+        self.view.flame.by_state = !self.view.flame.by_state;
+        self.say(match self.view.flame.by_state {
+            true => "colours say what the threads did",
+            false => "colours say whose code it is",
+        });
     }
 
     pub(super) fn zoom_out(&mut self) {

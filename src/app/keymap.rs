@@ -274,7 +274,7 @@ pub const TABLE: &[Binding] = &[
     bind(&[Char('L')], Action::ShowLive, VIEWS, TIME, "live again: the last seconds, not frozen"),
     bind(&[Char('0')], Action::CountFromNow, VIEWS, TIME, "cumulative counts from now; again: as before (deletes nothing)"),
     bind(&[Char('M')], Action::KeepBaseline, VIEWS, TIME, "keep the shown range as the baseline; again: another one in its place"),
-    bind(&[Char('=')], Action::Compare, VIEWS, TIME, "tree and methods: differences from the baseline, in percentage points; again: leave"),
+    bind(&[Char('=')], Action::Compare, VIEWS, TIME, "tree, methods, flame: differences from the baseline, in percentage points; again: leave"),
     bind(&[Char('d')], Action::Interval, VIEWS, TIME, "sampling interval, 1ms to 10s"),
     bind(&[Char('X')], Action::StopSampling, VIEWS, TIME, "stop sampling (asks), or go on; the gap is marked"),
     bind(&[Char('p')], Action::UsePtrace, VIEWS, TIME, "where offered: also sample running threads by stopping each for microseconds (asks)"),

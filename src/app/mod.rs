@@ -19,6 +19,7 @@
 //! short_names  names of functions in rows
 //! history_line, time_cursor, time_range, zoom   the history line; going to a part of history
 //! flame, flame_keys, inverting   bars of calls; moving and zooming there; turning trees around
+//! flame_changes   how a bar differs from the baseline
 //! wakers     who woke the threads of a row
 //! looked_up  waits and wakeups that saved files keep
 //! trends     time of the visible rows over the range
@@ -38,6 +39,7 @@ mod expanding;
 pub mod explain;
 pub mod filters;
 pub mod flame;
+pub mod flame_changes;
 mod flame_keys;
 pub mod help;
 pub mod history_line;
@@ -379,7 +381,7 @@ impl AppState {
                 Pane::Tree | Pane::ChangedTree => Place::Tree,
                 Pane::Methods | Pane::ChangedMethods => Place::Methods,
                 Pane::Graph => Place::Graph,
-                Pane::Flame => Place::Flame,
+                Pane::Flame | Pane::ChangedFlame => Place::Flame,
                 Pane::Threads => Place::Threads,
                 Pane::Timeline => Place::Timeline,
                 Pane::Waits => Place::Waits,
@@ -436,12 +438,13 @@ impl AppState {
 
     fn ask(&mut self, snapshot: Arc<Snapshot>, urgent: bool) {
         let mut settings = self.view.settings.clone();
-        settings.inverted &= self.view.pane.has_trees();
+        let against = self.baseline.clone().filter(|_| self.comparing);
+        settings.inverted &= self.view.pane.compared(against.is_some()).has_trees();
         self.request = Some(Request {
             number: self.asked,
             snapshot,
             settings,
-            against: self.baseline.clone().filter(|_| self.comparing),
+            against,
             trends: self.wants_trends(),
             timeline: (self.view.pane == Pane::Timeline).then(|| self.view.timeline.wanted()),
             urgent,

@@ -16,7 +16,7 @@ impl AppState {
             (Pane::ChangedTree, _) => return self.view.expand(rows),
             (Pane::Methods | Pane::ChangedMethods, _) => return self.show_graph(),
             (Pane::Graph, _) => return self.walk(),
-            (Pane::Flame, _) => return self.view.zoom_in(rows),
+            (Pane::Flame | Pane::ChangedFlame, _) => return self.view.zoom_in(rows),
             (Pane::Timeline, _) => return self.zoom_to_run(),
             (Pane::Threads, _) => return self.only_this_group(),
             (Pane::Waits, None) => return self.say("no row of the tree is this wait's"),

@@ -11,6 +11,8 @@ pub enum Pane {
     ChangedTree,
     /// The methods, compared with the baseline; in place of the methods while there is one.
     ChangedMethods,
+    /// The flame graph, compared with the baseline; in place of the flame graph while there is one.
+    ChangedFlame,
     /// One function, with its callers and callees.
     Graph,
     /// Bars as wide as their share of the time, callees below their callers.
@@ -42,6 +44,8 @@ impl Pane {
             (Pane::Tree | Pane::ChangedTree, false) => Pane::Tree,
             (Pane::Methods | Pane::ChangedMethods, true) => Pane::ChangedMethods,
             (Pane::Methods | Pane::ChangedMethods, false) => Pane::Methods,
+            (Pane::Flame | Pane::ChangedFlame, true) => Pane::ChangedFlame,
+            (Pane::Flame | Pane::ChangedFlame, false) => Pane::Flame,
             (pane, _) => pane,
         }
     }
@@ -53,6 +57,11 @@ impl Pane {
 
     /// Returns whether it shows a comparison.
     pub fn is_compared(self) -> bool {
-        matches!(self, Pane::ChangedTree | Pane::ChangedMethods)
+        matches!(self, Pane::ChangedTree | Pane::ChangedMethods | Pane::ChangedFlame)
+    }
+
+    /// Returns whether it shows bars, compared or not.
+    pub fn is_flame(self) -> bool {
+        matches!(self, Pane::Flame | Pane::ChangedFlame)
     }
 }

@@ -55,7 +55,8 @@ impl Projectors {
                 let resolution = request.snapshot.resolution();
                 let side = Side { projection: &projection, resolution };
                 let diff = diff(before_side, side, &request.settings, Per::Share);
-                Some(Box::new(Compared { from: before.from, till: before.till, diff, baseline }))
+                let (from, till, gone) = (before.from, before.till, diff.gone());
+                Some(Box::new(Compared { from, till, diff, gone, baseline }))
             }
         };
         if request.settings.sort == SortColumn::Change {

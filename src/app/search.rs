@@ -20,7 +20,7 @@ impl View {
     /// it. Returns false if there is none.
     pub fn next_match(&mut self, step: isize, height: usize) -> bool {
         let Some(search) = self.search.clone() else { return false };
-        if self.pane == Pane::Flame {
+        if self.pane.is_flame() {
             return self.next_matching_bar(&search, step, height);
         }
         if self.pane != Pane::Tree {
@@ -51,7 +51,7 @@ impl View {
     fn is_match(&self, at: usize, search: &Regex) -> bool {
         let function = |location: &Location| search.is_match(&location.function);
         match self.pane {
-            Pane::Tree | Pane::Flame => false,
+            Pane::Tree | Pane::Flame | Pane::ChangedFlame => false,
             Pane::ChangedTree => {
                 self.changed_row(at).is_some_and(|(name, _)| search.is_match(name))
             }

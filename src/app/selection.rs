@@ -35,6 +35,7 @@ impl View {
             Pane::Tree
             | Pane::ChangedTree
             | Pane::Flame
+            | Pane::ChangedFlame
             | Pane::Threads
             | Pane::Timeline
             | Pane::Waits => None,
@@ -45,7 +46,7 @@ impl View {
     /// view.
     pub fn selected_what(&self) -> Option<What> {
         match self.pane {
-            Pane::Flame => self.flame.selected()?.of.what(),
+            Pane::Flame | Pane::ChangedFlame => self.flame.selected()?.of.what(),
             _ => self.selected_row().map(|row| row.what),
         }
     }
@@ -55,7 +56,7 @@ impl View {
     pub fn selected_group(&self) -> Option<u32> {
         match self.pane {
             Pane::Threads => self.threads.selected(),
-            Pane::Flame => self.flame.selected()?.group,
+            Pane::Flame | Pane::ChangedFlame => self.flame.selected()?.group,
             Pane::ChangedTree => self.group_of_change(),
             _ => self.selected_row()?.group,
         }
@@ -77,7 +78,7 @@ impl View {
     /// Returns the node under the cursor; `None` on a group, and on a method.
     pub fn selected_node(&self) -> Option<u32> {
         match self.pane {
-            Pane::Tree | Pane::Flame => match self.selected_what()? {
+            Pane::Tree | Pane::Flame | Pane::ChangedFlame => match self.selected_what()? {
                 What::Node(node) => Some(node),
                 What::Group(_) | What::Small(_) | What::SmallGroups => None,
             },
@@ -105,7 +106,7 @@ impl View {
         if self.pane == Pane::Timeline {
             return self.timeline.function().map(|function| &function.location);
         }
-        if self.pane.is_compared() {
+        if matches!(self.pane, Pane::ChangedTree | Pane::ChangedMethods) {
             return self.location_of_change();
         }
         match self.selected_method() {
@@ -141,7 +142,7 @@ impl View {
         if let Some(method) = self.selected_method() {
             return Some(self.method(method).total);
         }
-        if self.pane == Pane::Flame {
+        if self.pane.is_flame() {
             return Some(self.bar_totals(self.flame.selected()?.of).0);
         }
         if self.pane == Pane::ChangedTree {
@@ -296,6 +297,26 @@ impl View {
 
     fn group_of_change(&self) -> Option<u32> {
         self.found_change().map(|(group, ..)| group)
+    }
+
+    /// Selects the bar of the row under the cursor of the tree of changes; of one without time now,
+    /// that of its nearest caller.
+    pub(super) fn select_changed_row(&mut self) {
+        if self.pane != Pane::ChangedTree {
+            return;
+        }
+        let path = self.found_change().map(|(group, nodes, _)| match nodes.last() {
+            Some(node) => Path::of_node(&self.projection, group, *node, &self.shown),
+            None => Path::of_group(&self.projection, group, &self.shown),
+        });
+        self.selected = path.or(self.selected.take());
+    }
+
+    /// Goes to the row of the selected bar in the tree of changes.
+    pub(super) fn go_to_selected_change(&mut self, height: usize) {
+        if let Some(path) = self.selected.clone() {
+            self.go_to_change(&path, height);
+        }
     }
 
     /// Goes to the row of a path in the tree of changes, if that is displayed. Returns whether it

@@ -189,7 +189,7 @@ impl View {
             Pane::Tree => {}
             Pane::Methods => self.methods.read(&self.projection, &self.shown, height),
             Pane::Graph => self.graph.read(&self.projection, &self.shown, height),
-            Pane::Flame => self.read_flame(height),
+            Pane::Flame | Pane::ChangedFlame => self.read_flame(height),
             Pane::Threads => self.threads.read(&self.projection, &self.shown, height),
             Pane::Timeline => self.timeline.show(height),
             Pane::ChangedTree | Pane::ChangedMethods => {
@@ -358,7 +358,8 @@ impl View {
             | Pane::Timeline
             | Pane::Waits
             | Pane::ChangedTree
-            | Pane::ChangedMethods => return,
+            | Pane::ChangedMethods
+            | Pane::ChangedFlame => return,
         };
         let of = match self.pane {
             Pane::Tree if self.shown.inverted => self.projection.inverted(),
@@ -385,7 +386,7 @@ impl View {
                 let key = |group| Some(thread_list::key(group, projection, shown));
                 self.threads.step(step, key, height);
             }
-            Pane::Flame => self.go_to_bar(
+            Pane::Flame | Pane::ChangedFlame => self.go_to_bar(
                 match step {
                     Step::Up(count) => Move::Out(count),
                     Step::Down(count) => Move::In(count),
@@ -416,7 +417,7 @@ impl View {
 
     /// Handles a mouse press on a line of the rows.
     pub fn press(&mut self, (line, column): (usize, u16), height: usize) {
-        if self.pane == Pane::Flame {
+        if self.pane.is_flame() {
             return self.press_bar((line, column), height);
         }
         let (list, rows) = self.rows_of_pane();
@@ -444,7 +445,7 @@ impl View {
             Pane::Tree => (&self.tree, self.rows.len()),
             Pane::Methods => (&self.methods.list, self.methods.rows.len()),
             Pane::Graph => (&self.graph.list.list, self.graph.list.rows.len()),
-            Pane::Flame => (&self.flame.list, self.flame.lines.len()),
+            Pane::Flame | Pane::ChangedFlame => (&self.flame.list, self.flame.lines.len()),
             Pane::Threads => (&self.threads.list, self.threads.rows.len()),
             Pane::Timeline => (&self.timeline.list.list, self.timeline.list.rows.len()),
             Pane::Waits => (&self.wait_list.list.list, self.wait_list.list.rows.len()),
@@ -472,7 +473,7 @@ impl View {
     pub(super) fn resize(&mut self, width: u16, height: usize) {
         self.width = width;
         self.timeline.width = width;
-        if self.pane == Pane::Flame {
+        if self.pane.is_flame() {
             self.read_flame(height);
         }
     }

@@ -13,13 +13,11 @@ use crate::app::AppState;
 use crate::app::baseline::Compared;
 use crate::app::change_columns::{ChangeColumn, ChangeColumns};
 use crate::app::change_rows::{ChangeRow, change_of, label as label_of};
+use crate::app::flame_changes::ZERO;
 use crate::app::pane::Pane;
 use crate::app::rows::What;
 use crate::model::projection::Label;
 use crate::model::transform::diff::{Change, Pair, Sums};
-
-/// A difference that is drawn as zero, percentage points.
-const ZERO: f64 = 0.05;
 
 pub fn titles(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
     let changes = &app.view.changes;
@@ -163,7 +161,7 @@ fn write(
     }
 }
 
-fn points(value: f64) -> String {
+pub(super) fn points(value: f64) -> String {
     format!("{value:+.1}")
 }
 
@@ -228,7 +226,8 @@ pub fn explain(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
     pen.put(&cut_end(&text, room, theme.glyphs.cut), theme.plain());
 }
 
-fn words(change: &Change) -> String {
+/// Says what a change is in numbers, with its bounds.
+pub(super) fn words(change: &Change) -> String {
     let [before, after] = [change.before, change.after].map(|share| percent(share / 100.0));
     let (difference, low, high) = (points(change.change), points(change.low), points(change.high));
     if change.before == change.after {

@@ -4,30 +4,22 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use super::text::{Pen, cut_end, percent, width};
+use super::bars::{NAME_LEAST, line_of, name, width_is, zoom_is};
+use super::text::{Pen, percent, width};
 use super::theme::Theme;
-use super::{explain, label};
+use super::{explain, flame_changes, label};
 use crate::app::AppState;
 use crate::app::flame::{Bar, BarOf};
-use crate::model::projection::settings::Metric;
 use crate::model::vocabulary::role::Role;
 use crate::model::vocabulary::state::State;
 
-/// Minimum cells of a name in a bar.
-const NAME_LEAST: usize = 3;
 /// Cells of a share behind a name.
 const SHARE: usize = 6;
 
 pub fn titles(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
     let view = &app.view;
-    let of = match view.shown.metric {
-        Metric::Wall if view.shown.idle => "time",
-        Metric::Wall => "busy time",
-        Metric::Cpu => "CPU time",
-        Metric::Off => "time off the CPU",
-    };
+    let (of, zoom) = (width_is(app), zoom_is(app));
     let below = if view.shown.inverted { "callers" } else { "callees" };
-    let zoom = if view.flame.zoom.is_some() { ", zoomed (Esc: all)" } else { "" };
     let title = format!("FLAME: width is {of}, {below} below{zoom}");
     pen.space(1).put(&title, theme.title());
     let words: Vec<(&str, Style)> = match view.flame.by_state {
@@ -78,13 +70,14 @@ pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
 
 fn style(bar: Bar, app: &AppState, theme: &Theme) -> Style {
     let view = &app.view;
-    let style = match bar.of {
-        _ if view.flame.by_state => {
-            let state = view.bar_totals(bar.of).0.main_state(view.shown.metric);
+    let style = match (view.bar_change(bar.of), bar.of) {
+        (Some(change), _) => theme.bar_of_change(change.verdict, change.is_strong()),
+        (None, of) if view.flame.by_state => {
+            let state = view.bar_totals(of).0.main_state(view.shown.metric);
             state.map_or_else(|| theme.plain(), |(state, _)| theme.bar_of_state(state))
         }
-        BarOf::Node(node) => theme.bar_of_role(view.trees().role(node)),
-        BarOf::All | BarOf::Group(_) => theme.group(),
+        (None, BarOf::Node(node)) => theme.bar_of_role(view.trees().role(node)),
+        (None, BarOf::All | BarOf::Group(_)) => theme.group(),
     };
     let found = view.search.as_ref().is_some_and(|search| view.is_bar_match(bar, search));
     match (found, bar.is_above) {
@@ -96,6 +89,9 @@ fn style(bar: Bar, app: &AppState, theme: &Theme) -> Style {
 
 /// Returns what stands in a bar: its name and, where there is room, its share.
 fn text(bar: Bar, cells: usize, app: &AppState, theme: &Theme) -> String {
+    if let Some(change) = app.view.bar_change(bar.of) {
+        return flame_changes::text(bar, &change, cells, app, theme);
+    }
     if cells < NAME_LEAST {
         return String::new();
     }
@@ -104,22 +100,6 @@ fn text(bar: Bar, cells: usize, app: &AppState, theme: &Theme) -> String {
     match width(&name) + SHARE < cells {
         true => format!("{name} {share}"),
         false => name,
-    }
-}
-
-fn name(bar: Bar, cells: usize, app: &AppState, theme: &Theme) -> String {
-    let trees = app.view.trees();
-    match bar.of {
-        BarOf::All => cut_end("all threads", cells, theme.glyphs.cut).into_owned(),
-        BarOf::Group(group) => {
-            let group = &trees.groups[group as usize];
-            let whole = format!("{} ({})", group.name, group.thread_count());
-            let name = if width(&whole) <= cells { &whole } else { &*group.name };
-            cut_end(name, cells, theme.glyphs.cut).into_owned()
-        }
-        BarOf::Node(node) => {
-            label::name(trees.location(node, app.view.shown.metric), cells, app, theme)
-        }
     }
 }
 
@@ -168,14 +148,5 @@ fn word(role: Role) -> &'static str {
         Role::Kernel => "kernel",
         Role::Wait => "waits",
         Role::Marker => "",
-    }
-}
-
-/// Returns the line number of a node, if one is known and has a meaning.
-fn line_of(node: u32, app: &AppState) -> String {
-    let location = app.view.trees().location(node, app.view.shown.metric);
-    match (location.line, app.view.shown.roll_up.joins()) {
-        (Some(line), false) => format!(" :{line}"),
-        _ => String::new(),
     }
 }

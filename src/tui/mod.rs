@@ -14,6 +14,7 @@
 //! waits      in its place: locks, and long waits one by one
 //! methods      51.7   49.9  3.8  0.1 io  98%    PgStatement.executeQuery           :154
 //! changes    in their place: the shares now and before, and their difference
+//! bars, flame_changes   words about bars; how they are compared
 //! branch     the indentation of rows in trees
 //! explain    > now io recvfrom fd 37 ...   longest 2.0 s at 14:03:31   49.1-54.3 %
 //! footer     focus, ignore, ... and how much they hide
@@ -32,11 +33,13 @@ pub mod pacer;
 pub mod terminal;
 pub mod theme;
 
+mod bars;
 mod branch;
 mod changes;
 mod columns;
 mod explain;
 mod flame;
+mod flame_changes;
 mod footer;
 mod graph;
 mod header;
@@ -129,6 +132,7 @@ fn draw_view(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme) {
         Pane::ChangedTree | Pane::ChangedMethods => changes::titles(pen, app, theme),
         Pane::Graph => graph::titles(pen, app, theme),
         Pane::Flame => flame::titles(pen, app, theme),
+        Pane::ChangedFlame => flame_changes::titles(pen, app, theme),
         Pane::Threads => {
             columns::titles(pen, &app.view.columns(screen.width), "THREADS", app, theme);
         }
@@ -141,7 +145,7 @@ fn draw_view(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme) {
         Pane::ChangedTree => changes::draw_tree(buffer, rows, app, theme),
         Pane::ChangedMethods => changes::draw_functions(buffer, rows, app, theme),
         Pane::Graph => graph::draw(buffer, rows, app, theme),
-        Pane::Flame => flame::draw(buffer, rows, app, theme),
+        Pane::Flame | Pane::ChangedFlame => flame::draw(buffer, rows, app, theme),
         Pane::Threads => threads::draw(buffer, rows, app, theme),
         Pane::Timeline => timeline::draw(buffer, rows, app, theme),
         Pane::Waits => waits::draw(buffer, rows, app, theme),
@@ -151,6 +155,9 @@ fn draw_view(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme) {
     }
     match app.view.pane {
         Pane::Flame => flame::explain(buffer, about, app, theme),
+        Pane::ChangedFlame => {
+            flame_changes::explain(&mut Pen::new(buffer, about, 0), app, theme);
+        }
         Pane::Timeline => timeline::explain(&mut Pen::new(buffer, about, 0), app, theme),
         Pane::Waits => waits::explain(&mut Pen::new(buffer, about, 0), app, theme),
         Pane::ChangedTree | Pane::ChangedMethods => {

@@ -61,6 +61,20 @@ pub(super) const COLOR_BLIND: &[Ink] = &[
     exact(Color::LightGreen,  Color::LightCyan,    71,  (0, 158, 115)),
 ];
 
+/// The colours of one direction of change: of 16 colours; of more, where it stands out and where
+/// not.
+type Shades = (Color, [Color; 2]);
+
+/// Reds for what grows and blues for what shrinks, each readable with the theme's letters.
+const DARK_CHANGES: [Shades; 2] = [
+    (Color::LightRed, [Color::Indexed(203), Color::Indexed(174)]),
+    (Color::LightBlue, [Color::Indexed(75), Color::Indexed(110)]),
+];
+const LIGHT_CHANGES: [Shades; 2] = [
+    (Color::Red, [Color::Indexed(160), Color::Indexed(167)]),
+    (Color::Blue, [Color::Indexed(25), Color::Indexed(67)]),
+];
+
 impl Palette {
     pub fn new(screen: &Screen) -> Palette {
         Palette { theme: screen.theme, depth: screen.color }
@@ -76,6 +90,29 @@ impl Palette {
 
     pub fn has_colors(self) -> bool {
         self.depth != ColorDepth::None
+    }
+
+    /// Returns the colour of what grows or shrinks; `None` without colours.
+    pub fn change(self, grows: bool, is_strong: bool) -> Option<Color> {
+        let [red, blue] = match self.theme {
+            ThemeChoice::Dark => DARK_CHANGES,
+            ThemeChoice::Light => LIGHT_CHANGES,
+            // Of the palette that everyone tells apart: vermilion and orange, blue and sky blue.
+            ThemeChoice::ColorBlind => {
+                return self.color(match (grows, is_strong) {
+                    (true, true) => Color::Red,
+                    (true, false) => Color::LightRed,
+                    (false, true) => Color::LightBlue,
+                    (false, false) => Color::Cyan,
+                });
+            }
+        };
+        let (ansi, [strong, weak]) = if grows { red } else { blue };
+        match self.depth {
+            ColorDepth::None => None,
+            ColorDepth::Ansi => Some(ansi),
+            ColorDepth::Indexed | ColorDepth::True => Some(if is_strong { strong } else { weak }),
+        }
     }
 
     /// Returns what stands for a colour of a dark terminal with 16; `None` without colours.

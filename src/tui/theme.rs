@@ -6,6 +6,7 @@ use ratatui::style::{Color, Modifier, Style};
 
 use super::palette::Palette;
 use crate::app::Severity;
+use crate::app::flame_changes::Verdict;
 use crate::config::Screen;
 use crate::model::facts::snapshot::Session;
 use crate::model::facts::tables::FrameKind;
@@ -192,6 +193,27 @@ impl Theme {
         match self.state(state).fg {
             Some(color) => Style::new().fg(self.palette.letters()).bg(color),
             None => self.plain(),
+        }
+    }
+
+    /// Returns the style of a bar whose colour says how it differs from the baseline.
+    pub fn bar_of_change(&self, verdict: Verdict, is_strong: bool) -> Style {
+        let grows = match verdict {
+            Verdict::Same | Verdict::Unsure if self.palette.has_colors() => {
+                return self.paper(Color::DarkGray);
+            }
+            Verdict::Same | Verdict::Unsure => return self.dim(),
+            Verdict::More | Verdict::New => true,
+            Verdict::Less => false,
+        };
+        let style = match self.palette.change(grows, is_strong) {
+            Some(color) => Style::new().fg(self.palette.letters()).bg(color),
+            None => Style::new(),
+        };
+        let style = if is_strong { style.patch(self.bold()) } else { style };
+        match verdict {
+            Verdict::New => style.add_modifier(Modifier::UNDERLINED),
+            _ => style,
         }
     }
 

@@ -12,6 +12,11 @@ const RELEASE: u64 = 800;
 
 /// A service whose second release renders faster, computes discounts, and has no legacy code.
 fn service() -> World {
+    service_of(|n| format!("serve-{n}"))
+}
+
+/// The same, with other names of its threads.
+pub fn service_of(name: impl Fn(u64) -> String) -> World {
     let thread = |n: u64| -> Does {
         Box::new(move |tick| {
             let is_new = tick >= RELEASE;
@@ -44,13 +49,13 @@ fn service() -> World {
         stack: "clone3;start_thread;shop::accept:7;epoll_wait",
         wait: 1,
     });
-    let script = |n| Script { pid: PID, name: format!("serve-{n}"), doing: thread(n) };
+    let script = |n| Script { pid: PID, name: name(n), doing: thread(n) };
     let accept = Script { pid: PID, name: "accept".into(), doing: idle };
     World::new((0..4).map(script).chain([accept]).collect())
 }
 
 /// Both releases, 40 s each; the first is kept as the baseline.
-fn released(width: u16, height: u16) -> (World, Live) {
+pub fn released(width: u16, height: u16) -> (World, Live) {
     let mut world = service();
     let mut live = Live::new(width, height, AppConfig::default());
     live.send(Input::Snapshot(Arc::new(world.run(40 * SECOND).snapshot())));

@@ -4,9 +4,11 @@
 //! ```text
 //! mod     the tree of changes and the list of functions
 //! alike   matches the rows of two profiles
+//! gone    what has time only in the profile before
 //! ```
 
 mod alike;
+mod gone;
 #[cfg(test)]
 mod tests;
 
@@ -24,6 +26,7 @@ use crate::model::vocabulary::frame::Ns;
 use crate::model::vocabulary::state::State;
 use alike::Alike;
 pub use alike::group_name;
+pub use gone::{Gone, GoneBelow};
 
 /// The unit of figures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -137,6 +140,10 @@ pub struct Diff {
     /// Callers precede their callees.
     pub nodes: Vec<NodeDiff>,
     pub functions: Vec<FunctionDiff>,
+    /// By index into the groups of the projection after: the group here.
+    groups_after: Vec<u32>,
+    /// By node of the projection after: the node here.
+    nodes_after: Vec<u32>,
     /// Totals of groups are measured exactly, because no filter selects by stack.
     groups_are_measured: bool,
     quantile: f64,
@@ -156,6 +163,8 @@ pub fn diff(before: Side<'_>, after: Side<'_>, settings: &Settings, per: Per) ->
         groups: Vec::new(),
         nodes: Vec::new(),
         functions: Vec::new(),
+        groups_after: Vec::new(),
+        nodes_after: vec![NONE; after.projection.node_count() as usize],
         groups_are_measured: !by_stack
             && !matches!(settings.grouping, Grouping::Frame(_) | Grouping::Blocker),
         quantile: 0.0,
@@ -171,6 +180,11 @@ pub fn diff(before: Side<'_>, after: Side<'_>, settings: &Settings, per: Per) ->
     builder.add(Which::After, after.projection, &settings.grouping);
     builder.add(Which::Before, before.projection, &settings.grouping);
     diff.groups.sort_by(|a, b| a.name.cmp(&b.name));
+    let named = |name: Arc<str>| diff.groups.binary_search_by(|group| group.name.cmp(&name));
+    let of = |name| named(name).map_or(NONE, |at| at as u32);
+    let names = after.projection.groups.iter();
+    let names = names.map(|group| group_name(&group.name, &settings.grouping));
+    diff.groups_after = names.map(of).collect();
     diff.functions.sort_by(|a, b| by_name(&a.location, &b.location));
     diff.quantile = quantile(diff.functions.len());
     diff
@@ -198,6 +212,9 @@ impl Builder<'_> {
                 projection.roots(group).map(|root| (root, NONE)).collect();
             while let Some((node, caller)) = todo.pop() {
                 let place = self.node(projection, node, caller, at);
+                if which == Which::After {
+                    self.diff.nodes_after[node as usize] = place;
+                }
                 let projected = projection.node(node, metric);
                 let known = &mut self.diff.nodes[place as usize];
                 known.total.side(which).add(&sums(&projected.total));
@@ -367,6 +384,17 @@ impl Diff {
     /// Returns the caller; `None` for a group's root.
     pub fn caller_of(&self, node: u32) -> Option<u32> {
         Some(self.nodes[node as usize].parent).filter(|caller| *caller != NONE)
+    }
+
+    /// Returns the group that a group of the projection after is part of: groups of one name are
+    /// one here.
+    pub fn group_of(&self, group_after: u32) -> Option<u32> {
+        self.groups_after.get(group_after as usize).copied().filter(|group| *group != NONE)
+    }
+
+    /// Returns the node that a node of the projection after is part of.
+    pub fn node_of(&self, node_after: u32) -> Option<u32> {
+        self.nodes_after.get(node_after as usize).copied().filter(|node| *node != NONE)
     }
 
     fn siblings(&self, first: u32) -> impl Iterator<Item = u32> {

@@ -416,4 +416,55 @@ proptest! {
             prop_assert!(sum.abs() < 1e-9, "{}", sum);
         }
     }
+
+    /// Each row of the profile after is part of the row with its names, and all of them together
+    /// are its time after.
+    #[test]
+    fn rows_of_the_profile_after_are_found(one in random(), other in random(), (settings, per) in settings()) {
+        let (before, after) = (projected(&one, 3), projected(&other, 3));
+        let diff = of(&before, &after, &settings, per);
+        let mut sums = vec![0; diff.nodes.len()];
+        for node in 0..after.node_count() {
+            let found = diff.node_of(node).expect("a row");
+            prop_assert_eq!(&after.name(node).function, &diff.nodes[found as usize].location.function);
+            prop_assert_eq!(after.parent(node).and_then(|caller| diff.node_of(caller)), diff.caller_of(found));
+            sums[found as usize] += after.total(node).value(settings.metric);
+        }
+        let after_ns: Vec<u64> = diff.nodes.iter().map(|node| node.total.after.value_ns).collect();
+        prop_assert_eq!(sums, after_ns);
+        for (at, group) in (0..).zip(&after.groups) {
+            let found = &diff.groups[diff.group_of(at).expect("a group") as usize];
+            prop_assert_eq!(&found.name, &group_name(&group.name, &settings.grouping));
+        }
+        prop_assert_eq!((diff.node_of(after.node_count()), diff.group_of(100)), (None, None));
+    }
+
+    /// What is gone, with the own time before of what is still there, is all time before.
+    #[test]
+    fn what_is_gone_is_counted_once(one in random(), other in random(), (settings, per) in settings()) {
+        let diff = of(&projected(&one, 3), &projected(&other, 3), &settings, per);
+        let gone = diff.gone();
+        let is_there = |total: &Pair<Sums>| total.after.value_ns > 0;
+        let is_gone = |total: &Pair<Sums>| total.before.value_ns > 0 && !is_there(total);
+        let mut kept = 0;
+        for (node, below) in diff.nodes.iter().zip(&gone.nodes) {
+            kept += if is_there(&node.total) { node.own.before.value_ns } else { 0 };
+            prop_assert!(!is_gone(&node.total) || *below == Gone::default());
+            prop_assert!(below.total.value_ns <= node.total.before.value_ns);
+        }
+        for (group, below) in diff.groups.iter().zip(&gone.groups) {
+            kept += if is_there(&group.total) { group.own.before.value_ns } else { 0 };
+            prop_assert!(below.total.value_ns <= group.total.before.value_ns);
+        }
+        prop_assert_eq!(gone.all.total.value_ns + kept, diff.whole.before.total.value(settings.metric));
+        // A gone call has a caller that is there, or none.
+        let topmost = (0..diff.nodes.len() as u32).filter(|node| {
+            let there = |caller| is_there(&diff.nodes[caller as usize].total);
+            is_gone(&diff.nodes[*node as usize].total) && diff.caller_of(*node).is_none_or(there)
+        });
+        let frameless = diff.groups.iter().zip(0..).filter(|(group, at)| {
+            is_gone(&group.total) && diff.roots_of(*at).all(|root| !is_gone(&diff.nodes[root as usize].total))
+        });
+        prop_assert_eq!(gone.all.calls as usize, topmost.count() + frameless.count());
+    }
 }
