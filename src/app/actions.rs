@@ -322,9 +322,6 @@ impl AppState {
         if self.view.search.is_none() {
             self.say("nothing is searched for; / asks");
         } else if !self.view.next_match(step, rows) {
-            if self.view.pane == Pane::ChangedTree {
-                return self.say("no match among the open rows (E opens what has changed)");
-            }
             if self.view.settings.level == Level::Mine && !self.view.pane.is_compared() {
                 let expanded = self.view.expanded.clone();
                 self.set_level(Level::All);

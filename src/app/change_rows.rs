@@ -73,8 +73,8 @@ pub struct Shape<'a> {
     pub reverse: bool,
 }
 
-struct Drawn<'b> {
-    node: u32,
+pub(super) struct Drawn<'b> {
+    pub(super) node: u32,
     branch: Option<&'b Branch>,
     swallowed: u16,
 }
@@ -130,7 +130,7 @@ impl Shape<'_> {
         row.before.value_ns + row.after.value_ns > 0 && change.before.max(change.after) >= least
     }
 
-    fn is_small(&self, row: &Pair<Sums>) -> bool {
+    pub(super) fn is_small(&self, row: &Pair<Sums>) -> bool {
         let change = self.diff.unbounded(row);
         self.is_short() && change.before < SMALL && change.after < SMALL
     }
@@ -140,7 +140,7 @@ impl Shape<'_> {
         self.settings.level != Level::All
     }
 
-    fn total(&self, node: u32) -> &Pair<Sums> {
+    pub(super) fn total(&self, node: u32) -> &Pair<Sums> {
         &self.diff.nodes[node as usize].total
     }
 
@@ -201,12 +201,7 @@ impl Shape<'_> {
     /// Returns all visible rows.
     pub fn rows(&self, expanded: &Expanded) -> Vec<ChangeRow> {
         let groups = &self.diff.groups;
-        let shown = (0..).zip(groups).filter(|(_, group)| self.is_shown(&group.total));
-        let order = shown.map(|(at, group)| (self.size(&group.total, &group.own), at)).collect();
-        let name = |at: u32| &groups[at as usize].name;
-        let order = self.sorted(order, |a, b| name(*a).cmp(name(*b)));
-        let is_small = |at: &u32| self.is_small(&groups[*at as usize].total);
-        let (small, large): (Vec<u32>, Vec<u32>) = order.partition(is_small);
+        let (large, small) = self.ordered_groups();
         let mut rows = Vec::new();
         for at in large {
             self.push_group(at, None, expanded, &mut rows);
@@ -232,6 +227,16 @@ impl Shape<'_> {
         rows
     }
 
+    /// Returns the large groups, then the small ones, each in order.
+    pub(super) fn ordered_groups(&self) -> (Vec<u32>, Vec<u32>) {
+        let groups = &self.diff.groups;
+        let shown = (0..).zip(groups).filter(|(_, group)| self.is_shown(&group.total));
+        let order = shown.map(|(at, group)| (self.size(&group.total, &group.own), at)).collect();
+        let name = |at: u32| &groups[at as usize].name;
+        let order = self.sorted(order, |a, b| name(*a).cmp(name(*b)));
+        order.partition(|at: &u32| !self.is_small(&groups[*at as usize].total))
+    }
+
     fn push_group(
         &self,
         at: u32,
@@ -245,7 +250,7 @@ impl Shape<'_> {
         let me = rows.len() as u32;
         rows.push(ChangeRow { fold, parent, ..row(What::Group(at), at, group.total, group.own) });
         if fold == Fold::Open {
-            let below = self.drawn(self.diff.roots_of(at), branch);
+            let below = self.drawn(self.diff.roots_of(at), branch, &|_| true);
             self.push(below, branch, me, (1, false), (None, at), &group.total, rows);
         }
     }
@@ -310,7 +315,7 @@ impl Shape<'_> {
             ..row(What::Node(drawn.node), group, node.total, node.own)
         });
         if fold == Fold::Open {
-            let below = self.drawn(self.diff.callees_of(drawn.node), drawn.branch);
+            let below = self.drawn(self.diff.callees_of(drawn.node), drawn.branch, &|_| true);
             let large = below.iter().filter(|below| !self.is_small(self.total(below.node)));
             let lines = large.count();
             let fork = lines + usize::from(lines < below.len()) > 1;
@@ -331,29 +336,33 @@ impl Shape<'_> {
     }
 
     /// Returns what stands for `nodes`, in order. A folded call is replaced by the callee that has
-    /// its time on both sides; what else it calls is small.
-    fn drawn<'b>(
+    /// its time on both sides; what else it calls is small. `is_wanted`: of callers too.
+    pub(super) fn drawn<'b>(
         &self,
         nodes: impl Iterator<Item = u32>,
         branch: Option<&'b Branch>,
+        is_wanted: &dyn Fn(u32) -> bool,
     ) -> Vec<Drawn<'b>> {
         let below = |branch: Option<&'b Branch>, node: u32| {
             let location = &self.diff.nodes[node as usize].location;
             branch.and_then(|branch| branch.below(location, self.settings.roll_up))
         };
         let mut drawn = Vec::new();
-        for mut node in nodes.filter(|node| self.is_shown(self.total(*node))) {
+        let is_wanted = |node: u32| is_wanted(node) && self.is_shown(self.total(node));
+        for mut node in nodes.filter(|node| is_wanted(*node)) {
             let (mut branch, mut swallowed) = (below(branch, node), 0u16);
             while let Some(callee) = self.link(node) {
                 swallowed = swallowed.saturating_add(1);
                 for other in self.diff.callees_of(node) {
-                    if other != callee && self.is_shown(self.total(other)) {
+                    if other != callee && is_wanted(other) {
                         drawn.push(Drawn { node: other, branch: below(branch, other), swallowed });
                     }
                 }
                 (node, branch) = (callee, below(branch, callee));
             }
-            drawn.push(Drawn { node, branch, swallowed });
+            if is_wanted(node) {
+                drawn.push(Drawn { node, branch, swallowed });
+            }
         }
         let of = |drawn: &Drawn<'_>| &self.diff.nodes[drawn.node as usize];
         let size = |drawn: &Drawn<'_>| self.size(&of(drawn).total, &of(drawn).own);
@@ -364,7 +373,7 @@ impl Shape<'_> {
     }
 
     /// Returns the callee on whose line the call is drawn.
-    fn link(&self, node: u32) -> Option<u32> {
+    pub(super) fn link(&self, node: u32) -> Option<u32> {
         let of = |node: u32| &self.diff.nodes[node as usize];
         let is_kept = matches!(of(node).location.kind, FrameKind::Marker | FrameKind::Thread);
         if !self.is_short() || is_kept {
@@ -381,6 +390,11 @@ impl Shape<'_> {
                 && is_all(whole.after, part.after)
         })
     }
+}
+
+/// Returns a line without figures.
+pub(super) fn line(what: What, group: u32) -> ChangeRow {
+    row(what, group, Pair::default(), Pair::default())
 }
 
 fn row(what: What, group: u32, total: Pair<Sums>, own: Pair<Sums>) -> ChangeRow {
@@ -522,6 +536,47 @@ mod tests {
                 open(&shape).iter().map(line).collect::<Vec<_>>()
             };
             prop_assert_eq!(lines(&there, 1.0), lines(&back, -1.0));
+        }
+
+        /// Search goes through the lines in their order, and whatever it finds is on the screen
+        /// then.
+        #[test]
+        fn search_finds_every_line_in_its_order(
+            before in stacks(),
+            after in stacks(),
+            level in prop::sample::select(&Level::ALL[..]),
+            sort in prop::sample::select(&[Change, Before, SelfNow, Name][..]),
+            function in "f[0-3]|group [0-2]|nothing",
+            cursor in any::<prop::sample::Index>(),
+        ) {
+            let settings = Settings { level, ..Settings::default() };
+            let diff = compared(&before, &after, &settings);
+            let shape = Shape { diff: &diff, settings: &settings, sort, reverse: false };
+            let rows = open(&shape);
+            let is_named = |what: &What| matches!(what, What::Group(_) | What::Node(_));
+            let lines = |rows: &[ChangeRow]| -> Vec<What> {
+                rows.iter().map(|row| row.what).filter(is_named).collect()
+            };
+            let all = shape.find(|_| true, None);
+            let found: Vec<ChangeRow> = all.lines.iter().map(|(_, row)| *row).collect();
+            prop_assert_eq!(lines(&found), lines(&rows));
+            if rows.is_empty() {
+                return Ok(());
+            }
+            // The cursor is between the lines before it and those behind it.
+            let cursor = cursor.index(rows.len());
+            let some = shape.find(|name| name == function, Some(rows[cursor]));
+            let (above, below): (Vec<_>, Vec<_>) =
+                some.lines.iter().map(|(place, row)| (*place, row.what)).partition(|(place, _)| *place <= some.here);
+            let at = |what: &What| rows.iter().position(|row| row.what == *what).expect("a row");
+            prop_assert!(above.iter().all(|(_, what)| at(what) <= cursor), "{:?}", above);
+            prop_assert!(below.iter().all(|(_, what)| at(what) > cursor), "{:?}", below);
+            for (_, row) in some.lines {
+                let mut expanded = Expanded::default();
+                let targets = shape.reveal(&shape.path(&row), &mut expanded);
+                prop_assert_eq!(targets.first(), Some(&row.what));
+                prop_assert!(shape.rows(&expanded).iter().any(|other| other.what == row.what));
+            }
         }
     }
 }

@@ -1,11 +1,13 @@
 //! The views of changes: the tree and the functions of the shown range and of the baseline at once,
 //! with the difference of each row.
 
+use regex::Regex;
+
 use super::baseline::Compared;
 use super::change_columns::{ChangeColumn, ChangeColumns};
 use super::change_rows::{ChangeRow, SMALL, Shape};
 use super::keyed_list::KeyedList;
-use super::list::Step;
+use super::list::{Step, beside};
 use super::pane::Pane;
 use super::row_path::{Expanded, Path, RowKey};
 use super::rows::{Fold, What};
@@ -147,26 +149,44 @@ impl ChangesView {
         self.read(Pane::ChangedTree, compared, shown, height);
     }
 
-    /// Goes to the row of this path, or to the nearest one above it.
+    /// Goes to the row of this path of the displayed range, or to the nearest one above it.
     pub fn go_to(&mut self, path: &Path, compared: &Compared, shown: &Settings, height: usize) {
         let group = path.group.as_ref().map(|key| key.in_comparison(&shown.grouping));
-        let mut above = Path { group, ..path.clone() };
+        self.reveal(&Path { group, ..path.clone() }, compared, shown, height);
+    }
+
+    /// Goes to the row of this path of the comparison, or to the nearest one above it.
+    fn reveal(&mut self, path: &Path, compared: &Compared, shown: &Settings, height: usize) {
         let shape = self.shape(&compared.diff, shown);
-        let mut target = above.clone();
-        above.frames.pop();
-        self.expanded.open(&above);
-        self.opened = true;
-        let rows = shape.rows(&self.expanded);
-        let at = loop {
-            if let Some(at) = rows.iter().position(|row| shape.is(&target, row)) {
-                break at;
-            }
-            if target.frames.pop().is_none() {
-                return;
-            }
-        };
+        let mut expanded = self.expanded.clone();
+        let targets = shape.reveal(path, &mut expanded);
+        let rows = shape.rows(&expanded);
+        let place = |what: &What| rows.iter().position(|row| row.what == *what);
+        let Some(at) = targets.iter().find_map(place) else { return };
+        (self.expanded, self.before_collapse, self.opened) = (expanded, None, true);
         self.tree.rows = rows;
         self.step(Pane::ChangedTree, Step::To(at), compared, shown, height);
+    }
+
+    /// Goes to the next (1) or previous (-1) row whose name matches and opens the rows that hide
+    /// it. Returns false if there is none.
+    pub fn next_match(
+        &mut self,
+        (search, step): (&Regex, isize),
+        compared: &Compared,
+        shown: &Settings,
+        height: usize,
+    ) -> bool {
+        let shape = self.shape(&compared.diff, shown);
+        let found = shape.find(|name| search.is_match(name), self.tree.selected());
+        let places: Vec<usize> = found.lines.iter().map(|(place, _)| *place).collect();
+        let next = beside(&places, found.here, step);
+        let Some((_, row)) = found.lines.iter().find(|(place, _)| Some(*place) == next) else {
+            return false;
+        };
+        let path = shape.path(row);
+        self.reveal(&path, compared, shown, height);
+        true
     }
 
     /// Returns the path of the row under the cursor of the tree.

@@ -50,6 +50,15 @@ impl List {
     }
 }
 
+/// Returns the place after (or before) `here` among ascending places, wrapping at the ends.
+pub(super) fn beside(places: &[usize], here: usize, step: isize) -> Option<usize> {
+    if step > 0 {
+        places.iter().find(|p| **p > here).or(places.first()).copied()
+    } else {
+        places.iter().rev().find(|p| **p < here).or(places.last()).copied()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,7 @@
 //! overlay_keys, actions, display_keys, mouse   what keys and the mouse do
 //! selection, opening   what is under the cursor, and what Enter does with it
 //! baseline, comparing   what the range is compared with; the keys for that
-//! changes, change_rows, change_columns   the views of the comparison
+//! changes, change_rows, change_columns, change_search   the views of the comparison
 //! columns    which columns fit the screen, and by which rows are sorted
 //! row_path, rows, list, keyed_list  expansion and selection by path; rows of the tree; scrolling
 //! pane       which view is displayed; method_list, call_graph, walking, thread_list, timeline,
@@ -30,6 +30,7 @@ pub mod baseline;
 pub mod call_graph;
 pub mod change_columns;
 pub mod change_rows;
+mod change_search;
 pub mod changes;
 pub mod columns;
 mod comparing;

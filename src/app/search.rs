@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use regex::Regex;
 
-use super::list::Step;
+use super::list::{Step, beside};
 use super::pane::Pane;
 use super::row_path::Path;
 use super::rows::is_shown;
@@ -22,6 +22,13 @@ impl View {
         let Some(search) = self.search.clone() else { return false };
         if self.pane.is_flame() {
             return self.next_matching_bar(&search, step, height);
+        }
+        if self.pane == Pane::ChangedTree {
+            let mut has_match = false;
+            self.in_changes(|changes, compared, shown| {
+                has_match = changes.next_match((&search, step), compared, shown, height);
+            });
+            return has_match;
         }
         if self.pane != Pane::Tree {
             let (list, rows) = self.rows_of_pane();
@@ -51,10 +58,7 @@ impl View {
     fn is_match(&self, at: usize, search: &Regex) -> bool {
         let function = |location: &Location| search.is_match(&location.function);
         match self.pane {
-            Pane::Tree | Pane::Flame | Pane::ChangedFlame => false,
-            Pane::ChangedTree => {
-                self.changed_row(at).is_some_and(|(name, _)| search.is_match(name))
-            }
+            Pane::Tree | Pane::ChangedTree | Pane::Flame | Pane::ChangedFlame => false,
             Pane::ChangedMethods => {
                 self.changed_function(at).is_some_and(|location| function(location))
             }
@@ -203,14 +207,5 @@ impl Found {
             None => Path::of_group(view.trees(), self.group, &view.settings),
             Some(node) => Path::of_node(view.trees(), self.group, node, &view.settings),
         }
-    }
-}
-
-/// Returns the place after (or before) `here` among ascending places, wrapping at the ends.
-fn beside(places: &[usize], here: usize, step: isize) -> Option<usize> {
-    if step > 0 {
-        places.iter().find(|p| **p > here).or(places.first()).copied()
-    } else {
-        places.iter().rev().find(|p| **p < here).or(places.last()).copied()
     }
 }

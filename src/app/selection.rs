@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::call_graph::GraphRow;
-use super::change_rows::{self, ChangeRow};
+use super::change_rows;
 use super::flame::BarOf;
 use super::pane::Pane;
 use super::row_path::{Path, RowKey};
@@ -246,16 +246,6 @@ impl View {
             })
             .collect();
         (!lines.is_empty()).then(|| lines.concat())
-    }
-
-    /// Returns name and index of a row of the tree of changes: the call, or the threads.
-    pub(super) fn changed_row(&self, at: usize) -> Option<(&str, ChangeRow)> {
-        let (compared, row) = (self.compared.as_ref()?, *self.changes.tree.rows.get(at)?);
-        let name: &str = match row.what {
-            What::Group(group) => &compared.diff.groups[group as usize].name,
-            what => &change_rows::location(&compared.diff, what)?.function,
-        };
-        Some((name, row))
     }
 
     /// Returns the function of a row of the methods that are compared.

@@ -199,6 +199,29 @@ fn the_tree_is_walked_as_without_a_comparison() {
 }
 
 #[test]
+fn search_finds_rows_that_are_closed() {
+    let (_, mut live) = released(120, 40);
+    live.press("=C");
+    assert!(!live.screen().contains("legacy"), "{}", live.screen());
+    live.press("/legacy<enter>");
+    assert!(live.selected().contains("legacy"), "{}", live.screen());
+    // Of several, one after the other, and around the end.
+    live.press("C/shop::S?|Db<enter>");
+    let mut names = Vec::new();
+    for _ in 0..4 {
+        names.push(live.selected());
+        live.press("n");
+    }
+    assert!(names[0] != names[1] && names[1] != names[2], "{names:?}");
+    let here = live.selected();
+    live.press("n");
+    assert_ne!(live.selected(), here);
+    assert_eq!(live.press("N").selected(), here);
+    assert!(live.press("/nowhere<enter>").screen().contains("no match"), "{}", live.screen());
+    assert_eq!(live.selected(), here);
+}
+
+#[test]
 fn settings_apply_to_both_sides() {
     let (_, mut live) = released(120, 40);
     live.press("=2m");
