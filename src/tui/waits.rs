@@ -8,10 +8,10 @@ use ratatui::layout::Rect;
 
 use super::text::{Pen, cut_end, cut_start, short_span, span, width};
 use super::theme::Theme;
-use crate::app::AppState;
 use crate::app::short_names;
 use crate::app::wait_list::WaitRow;
 use crate::app::wait_words::Words;
+use crate::app::{AppState, Severity};
 use crate::model::facts::tables::Location;
 use crate::model::projection::{Lock, LongWait};
 use crate::model::vocabulary::frame::{Ns, SECOND};
@@ -43,8 +43,27 @@ pub fn titles(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
         .put_left("STATE", STATE - 1, theme.title())
         .space(1)
         .put_left("THREAD", threads - 1, theme.title())
-        .space(1)
-        .put("FOR WHAT, AND WHERE", theme.title());
+        .space(1);
+    let dropped = app.view.projection.long_waits_dropped;
+    if dropped == 0 {
+        pen.put("FOR WHAT, AND WHERE", theme.title());
+        return;
+    }
+    // As much as fits: that the list is not complete is said before what a column is.
+    let longest = app.view.projection.long_waits.len();
+    let words = [
+        (
+            "FOR WHAT, AND WHERE  ",
+            format!("the {longest} longest waits; {dropped} shorter dropped"),
+        ),
+        ("FOR WHAT, AND WHERE  ", format!("{dropped} shorter dropped")),
+        ("FOR WHAT  ", format!("{dropped} shorter dropped")),
+        ("", format!("{dropped} shorter dropped")),
+    ];
+    let fits = |(title, text): &&(&str, String)| width(title) + width(text) < pen.room();
+    if let Some((title, text)) = words.iter().find(fits) {
+        pen.put(title, theme.title()).put(text, theme.severity(Severity::Warning));
+    }
 }
 
 pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {

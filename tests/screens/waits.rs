@@ -1,6 +1,6 @@
 //! The view of waits: locks, and long waits one by one.
 
-use super::fixture::Script;
+use super::fixture::{Does, Doing, PID, RECVFROM, Script};
 use super::incidents::{child, lock_convoy};
 use super::*;
 
@@ -88,4 +88,29 @@ fn a_range_without_waits_says_so() {
     live.press("jGg<enter>yAIux!");
     live.press("1");
     assert!(live.selected().contains("deep"));
+}
+
+/// Fifty threads that wait for their database, again and again: more waits than are listed.
+#[test]
+fn waits_that_are_not_listed_are_counted() {
+    let waits = |n: u64| -> Does {
+        Box::new(move |tick| Doing::Waits {
+            call: RECVFROM,
+            fd: 37,
+            stack: "start_thread;shop::serve:41;shop::Db::query:3;recv",
+            wait: 1_000 * n + tick / 4,
+        })
+    };
+    let script = |n| Script { pid: PID, name: format!("serve-{n}"), doing: waits(n) };
+    let snapshot = Arc::new(World::new((0..50).map(script).collect()).run(40 * SECOND).snapshot());
+    for (width, height, words) in [
+        (80, 24, "FOR WHAT  500 shorter dropped"),
+        (120, 40, "FOR WHAT, AND WHERE  the 1000 longest waits; 500 shorter dropped"),
+        (200, 60, "FOR WHAT, AND WHERE  the 1000 longest waits; 500 shorter dropped"),
+    ] {
+        let mut live = Live::new(width, height, AppConfig::default());
+        live.send(Input::Snapshot(snapshot.clone()));
+        golden(&format!("waits-dropped-{width}x{height}.txt"), &live.press("7").screen());
+        assert!(live.screen().contains(words), "{}", live.screen());
+    }
 }
