@@ -50,18 +50,58 @@ fn ruler(app: &AppState, cells: usize, theme: &Theme) -> String {
         return String::new();
     };
     let (from, till) = timeline.span();
-    let column = (till - from) / timeline.columns() as u64;
-    let clock = match column < SECOND {
-        true => theme.clock_ms(&snapshot.session, from),
-        false => theme.clock(&snapshot.session, from),
+    let widths = timeline.widths();
+    let clock = |column: usize| match widths[0].1 < SECOND {
+        true => theme.clock_ms(&snapshot.session, timeline.edges[column]),
+        false => theme.clock(&snapshot.session, timeline.edges[column]),
     };
+    let columns = timeline.columns().min(cells);
     let end = format!("+{}", span(till - from));
-    let each = format!("a column is {}", fine_span(column));
-    let free = cells.saturating_sub(width(&clock) + width(&end));
-    if free < width(&each) + 2 {
-        return format!("{clock}{:free$}{end}", "");
+    match &widths[..] {
+        [(_, each)] => even_ruler(
+            (columns, cells),
+            &clock(0),
+            &format!("a column is {}", fine_span(*each)),
+            &end,
+        ),
+        _ => {
+            let parts = widths.iter().map(|(at, each)| {
+                let clock = clock(*at);
+                (*at, clock.clone(), format!("{clock}, each {}", fine_span(*each)))
+            });
+            uneven_ruler(columns, &parts.collect::<Vec<_>>(), &end)
+        }
     }
-    format!("{clock}{each:^free$}{end}")
+}
+
+/// Returns the words above columns of one width. The end stands over the last column, and the width
+/// behind it where it has no room before it.
+fn even_ruler((columns, cells): (usize, usize), clock: &str, each: &str, end: &str) -> String {
+    let free = columns.saturating_sub(width(clock) + width(end));
+    if free >= width(each) + 2 {
+        return format!("{clock}{each:^free$}{end}");
+    }
+    let ruler = format!("{clock}{:free$}{end}", "");
+    match width(&ruler) + width(each) + 2 <= cells {
+        true => format!("{ruler}  {each}"),
+        false => ruler,
+    }
+}
+
+/// Returns the words above columns of several widths. `parts`: the column at which each width
+/// begins, its time, and the same with the width. Parts without room for their time have none.
+fn uneven_ruler(columns: usize, parts: &[(usize, String, String)], end: &str) -> String {
+    let end_at = columns.saturating_sub(width(end));
+    let mut ruler = String::new();
+    for (nth, (at, clock, with_width)) in parts.iter().enumerate() {
+        let till = parts.get(nth + 1).map_or(end_at, |(next, ..)| *next).min(end_at);
+        let room = till.saturating_sub(*at);
+        let text = [with_width, clock].into_iter().find(|text| width(text) < room);
+        if let Some(text) = text {
+            ruler = format!("{ruler:at$}{text}");
+        }
+    }
+    format!("{ruler:end_at$}{end}")
 }
 
 /// Formats a duration in seven cells, below a millisecond in microseconds.
@@ -277,4 +317,35 @@ fn legend(timeline: &Timeline, theme: &Theme) -> String {
     let idle = cells().find(|cell| cell.doing.is_idle);
     let idle = idle.map(|cell| format!("{} idle", glyph(cell.doing, theme)));
     of_states.chain(idle).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_is_over_the_last_column() {
+        let ruler =
+            |columns, cells| even_ruler((columns, cells), "14:03:20", "a column is 1.0 s", "+30 s");
+        assert_eq!(ruler(40, 40), "14:03:20     a column is 1.0 s     +30 s");
+        assert_eq!(ruler(30, 57), "14:03:20                 +30 s  a column is 1.0 s");
+        assert_eq!(ruler(30, 40), "14:03:20                 +30 s");
+    }
+
+    #[test]
+    fn times_are_over_their_columns() {
+        let part = |at: usize, clock: &str, each: &str| {
+            (at, clock.to_owned(), format!("{clock}, each {each}"))
+        };
+        let parts = [
+            part(0, "14:00:00", "10 s"),
+            part(12, "14:02:00", "4.0 s"),
+            part(13, "14:02:04", "1.0 s"),
+        ];
+        let ruler = uneven_ruler(60, &parts, "+2m50s");
+        assert_eq!(ruler, "14:00:00     14:02:04, each 1.0 s                     +2m50s");
+        // Where the newest part has no room, it has no time.
+        let ruler = uneven_ruler(24, &parts, "+2m15s");
+        assert_eq!(ruler, "14:00:00          +2m15s");
+    }
 }

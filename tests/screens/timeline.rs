@@ -172,3 +172,34 @@ fn the_group_is_that_of_the_row_one_came_from() {
     live.press("6");
     assert!(live.screen().contains(">handler-3"), "{wait}{}", live.screen());
 }
+
+/// Of more than ten minutes, the older part is kept in buckets of 10 s.
+#[test]
+fn times_stand_over_their_columns_where_older_ones_are_wider() {
+    let doing: Does = Box::new(|tick| match tick / 20 {
+        // From second 600 on it renders; before, it parses.
+        600.. => Doing::Runs("start_thread;shop::serve:50;shop::render:3"),
+        _ => Doing::Runs("start_thread;shop::serve:40;shop::parse:12"),
+    });
+    let script = Script { pid: PID, name: "handler-1".into(), doing };
+    let snapshot = Arc::new(World::new(vec![script]).run(2_400 * SECOND).snapshot());
+    for (width, height) in [(80, 24), (120, 40), (200, 60)] {
+        let mut live = Live::new(width, height, AppConfig::default());
+        live.send(Input::Snapshot(snapshot.clone()));
+        live.press("w<c-u>40m<enter>6");
+        golden(&format!("timeline-uneven-{width}x{height}.txt"), &live.screen());
+        // The cursor on the column under the second time is at that time.
+        let ruler = live.line(5);
+        let Some((before, rest)) = ruler.split_once(", each ") else { continue };
+        let time = before.rsplit(' ').next().expect("a time");
+        let column = before.chars().count() - time.len();
+        assert!(rest.contains('+'), "{ruler}");
+        let cursor = |live: &Live| {
+            let buffer = live.buffer();
+            (0..live.width).rev().find(|x| buffer[(*x, 6)].modifier.contains(Modifier::UNDERLINED))
+        };
+        let steps = usize::from(cursor(&live).expect("a cursor")) - column;
+        live.press(&"<left>".repeat(steps));
+        assert!(live.line(usize::from(height) - 2).contains(time), "{}", live.screen());
+    }
+}

@@ -137,6 +137,24 @@ impl Timeline {
         after.saturating_sub(1).min(self.columns().saturating_sub(1))
     }
 
+    /// Returns where columns of one width begin, and that width, ns. The last column of the range
+    /// may be narrower than those before it. Where history is older, its buckets are wider.
+    pub fn widths(&self) -> Vec<(usize, Ns)> {
+        let mut widths: Vec<(usize, Ns)> = Vec::new();
+        let last = self.columns().saturating_sub(1);
+        for (column, edges) in self.edges.windows(2).enumerate() {
+            let width = edges[1] - edges[0];
+            // Even columns differ by a nanosecond where their time does not divide.
+            let is_same = |before: Ns| {
+                width.abs_diff(before) <= 1 || column == last && column > 0 && width < before
+            };
+            if !widths.last().is_some_and(|(_, before)| is_same(*before)) {
+                widths.push((column, width));
+            }
+        }
+        widths
+    }
+
     pub fn function(&self, doing: Doing) -> Option<&Function> {
         self.functions.get(doing.function? as usize)
     }
@@ -427,6 +445,22 @@ fn bucket_edges(buckets: &[(Ns, Ns)], columns: usize) -> Vec<Ns> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn widths_are_those_of_columns() {
+        let widths = |edges: Vec<Ns>| Timeline { edges, ..Timeline::default() }.widths();
+        assert_eq!(widths(even_edges(0, 100, 7)), [(0, 14)]);
+        // Three buckets of 10, five of 1: two in each column.
+        let buckets: Vec<(Ns, Ns)> =
+            (0..3).map(|n| (10 * n, 10 * n + 10)).chain((30..35).map(|n| (n, n + 1))).collect();
+        assert_eq!(bucket_edges(&buckets, 4), [0, 20, 31, 33, 35]);
+        assert_eq!(widths(bucket_edges(&buckets, 4)), [(0, 20), (1, 11), (2, 2)]);
+        // The last column has fewer buckets.
+        let even: Vec<(Ns, Ns)> = (0..7).map(|n| (n * 5, n * 5 + 5)).collect();
+        assert_eq!(widths(bucket_edges(&even, 4)), [(0, 10)]);
+        assert_eq!(widths(vec![0, 10]), [(0, 10)]);
+        assert_eq!(widths(Vec::new()), []);
+    }
 
     #[test]
     fn the_busiest_threads_are_chosen() {
