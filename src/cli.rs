@@ -149,6 +149,7 @@ fn parse_in(
         })?;
     }
     config.file = from_file.path;
+    config.given = from_file.given;
     Ok(config)
 }
 

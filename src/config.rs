@@ -536,6 +536,8 @@ pub struct Config {
     pub output: Output,
     /// The configuration file, which need not exist; `None`: no home directory is known.
     pub file: Option<PathBuf>,
+    /// Options of the command line that the configuration file could set, by their names.
+    pub given: Vec<&'static str>,
 }
 
 #[cfg(test)]
@@ -565,6 +567,7 @@ impl Config {
                 push: None,
             },
             file: None,
+            given: Vec::new(),
         }
     }
 }

@@ -455,19 +455,23 @@ impl AppState {
             self.say("a saved profile has its own settings: W saves those of a live session");
             return Vec::new();
         }
+        vec![Effect::SaveChoices(Box::new(self.choices()))]
+    }
+
+    /// Returns what is chosen now.
+    pub fn choices(&self) -> Choices {
         let mut settings = self.view.settings.clone();
         // A group that is shown alone for a while is no choice for later runs.
         if let Some(before) = &self.before_group {
             settings.filters.threads = before.clone();
         }
-        let choices = Choices {
+        Choices {
             settings,
             window: Duration::from_nanos(self.window).clamp(SECOND, 24 * 3600 * SECOND),
             interval: self.interval,
             mouse: self.config.screen.mouse,
             names: self.view.names(),
-        };
-        vec![Effect::SaveChoices(Box::new(choices))]
+        }
     }
 
     fn pick(&mut self) -> Vec<Effect> {

@@ -87,6 +87,7 @@ pub fn defaults() -> Config {
             push: None,
         },
         file: None,
+        given: Vec::new(),
     }
 }
 
@@ -163,6 +164,7 @@ fn build(typed: Typed, surroundings: &Surroundings) -> Result<Config, String> {
         screen,
         output: Output { format, path, secure: typed.screen.secure, redact, push },
         file: None,
+        given: Vec::new(),
     })
 }
 

@@ -141,6 +141,8 @@ pub struct FromFile {
     pub path: Option<PathBuf>,
     /// As arguments.
     pub args: Vec<OsString>,
+    /// Keys that the command line gives itself.
+    pub given: Vec<&'static str>,
 }
 
 impl FromFile {
@@ -188,7 +190,8 @@ pub fn read(
             && !GIVES_WAY.iter().any(gives_way);
         args.extend(entry_args.into_iter().filter(|_| is_wanted));
     }
-    Ok(FromFile { path: Some(path.clone()), args })
+    let given = KEYS.iter().map(|key| key.name).filter(|name| is_given(name, matches, off));
+    Ok(FromFile { path: Some(path.clone()), args, given: given.collect() })
 }
 
 /// Returns the command line with the file's options. They stand behind the user's own, which they

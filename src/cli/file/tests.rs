@@ -379,6 +379,14 @@ fn settings() -> impl Strategy<Value = Settings> {
     )
 }
 
+#[test]
+fn keys_that_the_command_line_gives_are_known() {
+    let home = home("metric = 'cpu'\n");
+    let given = |line: &str| home.config(line).given;
+    assert_eq!(given("-p 7"), Vec::<&str>::new());
+    assert_eq!(given("-i 10ms --idle=false --focus x -p 7"), ["interval", "idle", "focus"]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
@@ -399,9 +407,9 @@ proptest! {
                 names,
             };
             let old = std::fs::read_to_string(&home.path).expect("there");
-            let new = put_into(&old, &choices).expect("TOML");
+            let new = put_into(&old, &choices, None).expect("TOML");
             prop_assert!(new.starts_with("# kept\nmax-overhead = 2 # too\n"), "{new}");
-            let again = put_into(&new, &choices).expect("TOML");
+            let again = put_into(&new, &choices, None).expect("TOML");
             prop_assert_eq!(&again, &new, "nothing is left to write");
             std::fs::write(&home.path, &new).expect("written");
             let config = home.config("-p 7");

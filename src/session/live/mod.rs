@@ -25,7 +25,7 @@ use super::signals::{self, Caught, SIGCONT};
 use super::waking::Progress;
 use super::{last_session, memory, projecting, source, waiting, waking, watch};
 use crate::app::Input;
-use crate::config::{Config, Given};
+use crate::config::{Choices, Config, Given};
 use crate::exit_code::{ExitCode, Failure};
 use crate::formats::saved::Opened;
 use crate::model::facts::snapshot::Snapshot;
@@ -47,7 +47,7 @@ pub enum Message {
     /// An awaited process appeared, or can never be watched.
     Found(Result<Begin, Failure>),
     /// The configuration file was written, or cannot be.
-    Saved(Result<String, String>),
+    Saved(Result<(String, Box<Choices>), String>),
     /// SIGINT, SIGTERM or SIGHUP.
     Signal,
     /// SIGCONT: this process was stopped, and other programs may have changed the terminal

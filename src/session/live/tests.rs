@@ -287,11 +287,26 @@ fn choices_that_are_saved_at_the_end_are_saved() {
     assert!(text.contains("metric = \"cpu\""), "{text}");
 }
 
+/// The file was changed after the start.
+#[test]
+fn what_was_not_changed_stays_as_it_is_in_the_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("config.toml");
+    std::fs::write(&path, "interval = \"50ms\"\nmetric = \"off\"\n").expect("written");
+    let mut played = Played::watching();
+    played.config.file = Some(path.clone());
+    let (code, _) = played.run(joined([vec![snapshot(1)], keys("mWq")]));
+    assert!(is_success(&code), "{code:?}");
+    let text = std::fs::read_to_string(&path).expect("it is written");
+    assert_eq!(text, "interval = \"50ms\"\nmetric = \"cpu\"\n");
+}
+
 #[test]
 fn the_end_says_that_choices_were_not_saved() {
     let (sender, messages) = channel();
     let saved = |result: Result<&str, &str>| {
-        Message::Saved(result.map(str::to_owned).map_err(str::to_owned))
+        let saved = |text: &str| (text.to_owned(), Box::default());
+        Message::Saved(result.map(saved).map_err(str::to_owned))
     };
     let await_saved =
         |saving, later: Vec<Message>| super::ending::await_saved(saving, later.into(), &messages);

@@ -20,6 +20,7 @@ use crate::app::baseline::Baseline;
 use crate::app::{AppConfig, AppState, Counted, Effect, Input, READ_WITHIN, Severity};
 use crate::config::{Choices, Config, TargetSpec, Wanted};
 use crate::config_file;
+use crate::config_file::choices::Before;
 use crate::exit_code::{ExitCode, Failure};
 use crate::formats::saved::Opened;
 use crate::model::facts::snapshot::Snapshot;
@@ -58,6 +59,8 @@ fn baseline(against: &Against) -> Baseline {
 
 pub struct Live<'a> {
     config: &'a Config,
+    /// What the view began with, or saved last.
+    before: Before,
     app: AppState,
     terminal: Box<dyn Terminal>,
     host: Box<dyn Host>,
@@ -143,8 +146,10 @@ impl Live<'_> {
             zone: jiff::tz::TimeZone::system(),
             ..AppConfig::default()
         });
+        let before = Before { choices: app.choices(), given: config.given.clone() };
         let mut live = Live {
             config,
+            before,
             app,
             terminal,
             host,
@@ -306,7 +311,10 @@ impl Live<'_> {
             Message::Saved(saved) => {
                 self.saving -= 1;
                 match saved {
-                    Ok(text) => Input::Notice(text, Severity::Info),
+                    Ok((text, choices)) => {
+                        self.before = Before { choices: *choices, given: Vec::new() };
+                        Input::Notice(text, Severity::Info)
+                    }
                     Err(sentence) => Input::Notice(sentence, Severity::Error),
                 }
             }
@@ -504,10 +512,11 @@ impl Live<'_> {
     /// Writes the configuration file on its own thread, since a file server may hang.
     fn save_choices(&mut self, choices: Choices) {
         let (path, sender) = (self.config.file.clone(), self.sender.clone());
+        let before = self.before.clone();
         let saved = move || {
             let path = path.ok_or("no home directory is known: name a file with --config")?;
-            config_file::save(&path, &choices)?;
-            Ok::<_, String>(format!("saved in {}", path.display()))
+            config_file::save(&path, &choices, Some(&before))?;
+            Ok::<_, String>((format!("saved in {}", path.display()), Box::new(choices)))
         };
         let thread = std::thread::Builder::new().name("config".into()).spawn(move || {
             let _ = sender.send(Message::Saved(saved()));
