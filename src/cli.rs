@@ -131,9 +131,10 @@ fn parse_in(
     }
     let (args, off) = file::flags_off(&args);
     let (typed, matches) = typed_line(&args, surroundings)?;
-    if let Some(line) = file::with_foreign_flag(&args, &matches, &off) {
+    for line in file::with_misplaced_flags(&args, &matches, &off) {
         typed_line(&line, surroundings)?;
     }
+    let off: Vec<&str> = off.iter().map(|off| off.name).collect();
     let from_file = file::read(&typed, &matches, &off, surroundings).map_err(CliExit::usage)?;
     // First without the file, so that an error is about what was typed.
     let mut config = build::config(typed, surroundings)?;

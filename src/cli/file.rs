@@ -94,10 +94,18 @@ const GIVES_WAY: [(&str, &str); 5] = [
 /// Minimum similarity (Jaro) at which a key is suggested.
 const ALIKE: f64 = 0.7;
 
+/// A flag that is switched off on the command line (`--idle=false`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlagOff {
+    pub name: &'static str,
+    /// Its place among the other arguments.
+    at: usize,
+}
+
 /// Splits `--idle=false` and its like off the arguments: a flag of the file does not hold then, nor
-/// one before it. Returns the other arguments and the names of these flags.
-pub fn flags_off(args: &[OsString]) -> (Vec<OsString>, Vec<&'static str>) {
-    let (mut others, mut off) = (Vec::with_capacity(args.len()), Vec::new());
+/// one before it. Returns the other arguments and these flags.
+pub fn flags_off(args: &[OsString]) -> (Vec<OsString>, Vec<FlagOff>) {
+    let (mut others, mut off) = (Vec::<OsString>::with_capacity(args.len()), Vec::<FlagOff>::new());
     let mut is_command = false;
     for arg in args {
         is_command |= arg == "--";
@@ -109,8 +117,11 @@ pub fn flags_off(args: &[OsString]) -> (Vec<OsString>, Vec<&'static str>) {
         match flag {
             Some((name, false)) => {
                 let flag = format!("--{name}");
-                others.retain(|other| *other != *flag);
-                off.push(name);
+                while let Some(before) = others.iter().position(|other| *other == *flag) {
+                    others.remove(before);
+                    off.iter_mut().filter(|off| off.at > before).for_each(|off| off.at -= 1);
+                }
+                off.push(FlagOff { name, at: others.len() });
             }
             Some((name, true)) => others.push(format!("--{name}").into()),
             None => others.push(arg.clone()),
@@ -118,20 +129,31 @@ pub fn flags_off(args: &[OsString]) -> (Vec<OsString>, Vec<&'static str>) {
     }
     // A flag that is given after it holds.
     let end = others.iter().position(|arg| arg == "--").unwrap_or(others.len());
-    off.retain(|name| !others[..end].iter().any(|arg| *arg == *format!("--{name}")));
+    off.retain(|off| !others[..end].iter().any(|arg| *arg == *format!("--{}", off.name)));
     (others, off)
 }
 
-/// Returns the command line with a flag that is switched off and that the subcommand does not have,
-/// switched on, so that the error is that of the flag.
-pub fn with_foreign_flag(
+/// Returns command lines with one flag each switched on that is switched off where it may have no
+/// effect, so that the error is that of the flag: flags that the subcommand does not have, and
+/// those before the subcommand.
+pub fn with_misplaced_flags(
     args: &[OsString],
     matches: &ArgMatches,
-    off: &[&str],
-) -> Option<Vec<OsString>> {
-    let name = off.iter().find(|name| !has_option(name, matches))?;
-    let flag = FromFile { path: None, args: vec![format!("--{name}").into()] };
-    Some(with(args, &flag))
+    off: &[FlagOff],
+) -> Vec<Vec<OsString>> {
+    let line = |FlagOff { name, at }: &FlagOff| {
+        let flag = FromFile { args: vec![format!("--{name}").into()], ..FromFile::default() };
+        if !has_option(name, matches) {
+            return Some(with(args, &flag));
+        }
+        let line = [&args[..*at], &flag.args, &args[*at..]].concat();
+        let matches = options::definitions().try_get_matches_from(&line).ok()?;
+        let is_before = matches
+            .subcommand()
+            .is_some_and(|(_, behind)| is_given_in(name, &matches) && !is_given_in(name, behind));
+        is_before.then_some(line)
+    };
+    off.iter().filter_map(line).collect()
 }
 
 /// The file's options that apply to a command line.
@@ -203,14 +225,16 @@ pub fn with(args: &[OsString], from_file: &FromFile) -> Vec<OsString> {
 
 /// Returns whether the command line that was parsed gives an option.
 fn is_given(name: &str, matches: &ArgMatches, off: &[&str]) -> bool {
-    let id = name.replace('-', "_");
-    let is_in = |matches: &ArgMatches| {
-        matches.ids().any(|given| given.as_str() == id)
-            && matches.value_source(&id) == Some(ValueSource::CommandLine)
-    };
     off.contains(&name)
-        || is_in(matches)
-        || matches.subcommand().is_some_and(|(_, matches)| is_in(matches))
+        || is_given_in(name, matches)
+        || matches.subcommand().is_some_and(|(_, matches)| is_given_in(name, matches))
+}
+
+/// Returns whether an option is given before the subcommand, or behind it, whichever was parsed.
+fn is_given_in(name: &str, matches: &ArgMatches) -> bool {
+    let id = name.replace('-', "_");
+    matches.ids().any(|given| given.as_str() == id)
+        && matches.value_source(&id) == Some(ValueSource::CommandLine)
 }
 
 /// Returns whether the live view or the subcommand has an option.

@@ -248,6 +248,26 @@ fn the_last_of_a_flag_holds_and_a_subcommand_takes_its_own_only() {
 }
 
 #[test]
+fn flags_off_before_a_subcommand_are_refused_as_others_are() {
+    let home = home("idle = true\n");
+    for line in [
+        "--idle=false record -p 7",
+        "--idle --idle=false record -p 7",
+        "--mouse=false --subprocesses --subprocesses=false --no-kernel=false record -p 7",
+        "--idle=false record -p 7 --idle=false -- a",
+    ] {
+        let message = home.parse(line).expect_err(line);
+        assert!(message.contains("options of `record` stand behind it"), "{line}: {message}");
+    }
+    let message = home.parse("--idle=false doctor").expect_err("no option of it");
+    assert!(message.contains("`--idle` does nothing for `doctor`"), "{message}");
+    // A shell alias may hold those of the screen.
+    home.config("--no-color=false --mouse=false record --idle=false -p 7");
+    // Where the word is another option's value, there is no subcommand.
+    assert!(!home.config("--name record --idle=false").settings.idle);
+}
+
+#[test]
 fn colours_are_a_number_a_word_or_true() {
     for (text, depth) in [
         ("true", ColorDepth::True),
