@@ -444,6 +444,17 @@ pub enum Dumped {
     Deadlocks,
 }
 
+/// Filters that are given without a pattern, so that none holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Cleared {
+    pub interesting: bool,
+    pub focus: bool,
+    pub ignore: bool,
+    pub hide: bool,
+    pub threads: bool,
+    pub min_percent: bool,
+}
+
 /// View settings given on the command line; the others keep their values.
 #[derive(Clone, Debug, Default)]
 pub struct Given {
@@ -454,6 +465,7 @@ pub struct Given {
     pub grouping: Option<Grouping>,
     pub rename: Vec<Rename>,
     pub filters: Filters,
+    pub cleared: Cleared,
     pub range: Option<Range>,
     pub idle: bool,
     pub idle_at: Vec<Regex>,
@@ -464,8 +476,8 @@ pub struct Given {
 impl Given {
     /// Returns `settings`, overridden by those given.
     pub fn over(&self, mut settings: Settings) -> Settings {
-        fn over<T: Clone>(given: &Filter<T>, filter: &mut Filter<T>) {
-            if given.value.is_some() {
+        fn over<T: Clone>(given: &Filter<T>, is_cleared: bool, filter: &mut Filter<T>) {
+            if is_cleared || given.value.is_some() {
                 *filter = given.clone();
             }
         }
@@ -481,13 +493,13 @@ impl Given {
         settings.rename.extend(self.rename.iter().cloned());
         settings.idle |= self.idle;
         settings.idle_at.extend(self.idle_at.iter().cloned());
-        let (given, filters) = (&self.filters, &mut settings.filters);
-        over(&given.interesting, &mut filters.interesting);
-        over(&given.focus, &mut filters.focus);
-        over(&given.ignore, &mut filters.ignore);
-        over(&given.hide, &mut filters.hide);
-        over(&given.threads, &mut filters.threads);
-        over(&given.min_percent, &mut filters.min_percent);
+        let (given, cleared, filters) = (&self.filters, self.cleared, &mut settings.filters);
+        over(&given.interesting, cleared.interesting, &mut filters.interesting);
+        over(&given.focus, cleared.focus, &mut filters.focus);
+        over(&given.ignore, cleared.ignore, &mut filters.ignore);
+        over(&given.hide, cleared.hide, &mut filters.hide);
+        over(&given.threads, cleared.threads, &mut filters.threads);
+        over(&given.min_percent, cleared.min_percent, &mut filters.min_percent);
         filters.no_kernel |= given.no_kernel;
         filters.skip_daemon |= given.skip_daemon;
         settings

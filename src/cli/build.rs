@@ -532,6 +532,7 @@ fn given(typed: &Typed) -> Result<Given, String> {
             skip_daemon: typed.view.frames.skip_daemon,
             min_percent: filter("--min-percent", &typed.view.min_percent, values::percent)?,
         },
+        cleared: typed.cleared,
         range: window.map(|window| Range::Rolling(ns(window))),
         idle: typed.view.idle,
         idle_at: typed

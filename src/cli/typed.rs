@@ -10,7 +10,7 @@ use super::options::{
     ReportOptions, SamplingOptions, ScreenOptions, Sub, TargetOptions, ViewOptions, WakersOption,
 };
 use super::values::STDOUT;
-use crate::config::Dumped;
+use crate::config::{Cleared, Dumped};
 
 /// The job that the subcommand selects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -43,6 +43,7 @@ pub struct Typed {
     pub duration: Option<String>,
     pub wakers: Option<String>,
     pub view: ViewOptions,
+    pub cleared: Cleared,
     pub against: Option<PathBuf>,
     pub output: OutputOptions,
     pub max_lines: Option<String>,
@@ -62,8 +63,9 @@ pub fn typed(line: CommandLine, surroundings: &Surroundings) -> Result<Typed, St
     let Some(subcommand) = subcommand else {
         let against = against.against;
         let rest = Typed::default();
-        let view = without_empty(view);
-        return Ok(Typed { target, sampling, view, against, screen: outer, command, ..rest });
+        let (view, cleared) = without_empty(view);
+        let screen = outer;
+        return Ok(Typed { target, sampling, view, cleared, against, screen, command, ..rest });
     };
     let given = (&target, &sampling, &view, &against);
     if given != (&Default::default(), &Default::default(), &Default::default(), &Default::default())
@@ -74,7 +76,7 @@ pub fn typed(line: CommandLine, surroundings: &Surroundings) -> Result<Typed, St
         ));
     }
     let mut typed = of_subcommand(subcommand, surroundings)?;
-    typed.view = without_empty(typed.view);
+    (typed.view, typed.cleared) = without_empty(typed.view);
     // A shell alias may hold them before the subcommand.
     let screen = &mut typed.screen;
     screen.theme = screen.theme.take().or(outer.theme);
@@ -93,8 +95,19 @@ pub fn typed(line: CommandLine, surroundings: &Surroundings) -> Result<Typed, St
 }
 
 /// Returns the options without patterns and rules that are empty. They are as if they were missing:
-/// so a command line can do without those of the configuration file.
-fn without_empty(mut view: ViewOptions) -> ViewOptions {
+/// so a command line can do without those of the configuration file. Also returns the filters among
+/// them: a saved profile has some of its own.
+fn without_empty(mut view: ViewOptions) -> (ViewOptions, Cleared) {
+    let is_empty = |text: &Option<String>| text.as_ref().is_some_and(String::is_empty);
+    let interesting = &view.interesting;
+    let cleared = Cleared {
+        interesting: !interesting.is_empty() && interesting.iter().all(String::is_empty),
+        focus: is_empty(&view.focus),
+        ignore: is_empty(&view.ignore),
+        hide: is_empty(&view.hide),
+        threads: is_empty(&view.threads),
+        min_percent: is_empty(&view.min_percent),
+    };
     let ViewOptions {
         rename,
         app,
@@ -114,7 +127,7 @@ fn without_empty(mut view: ViewOptions) -> ViewOptions {
     for text in [threads, focus, ignore, hide, min_percent] {
         text.take_if(|text| text.is_empty());
     }
-    view
+    (view, cleared)
 }
 
 fn of_subcommand(subcommand: Sub, surroundings: &Surroundings) -> Result<Typed, String> {

@@ -5,7 +5,7 @@ use regex::Regex;
 
 use super::*;
 use crate::cli::parse_in;
-use crate::config::{CaptureChoice, Choices, ColorDepth, Config, Names};
+use crate::config::{CaptureChoice, Choices, ColorDepth, Config, Mode, Names};
 use crate::config_file::choices::put_into;
 use crate::exit_code::ExitCode;
 use crate::model::projection::settings::{
@@ -397,6 +397,43 @@ fn settings() -> impl Strategy<Value = Settings> {
             }
         },
     )
+}
+
+/// A saved profile has filters of its own.
+#[test]
+fn an_empty_filter_drops_the_one_that_was_saved() {
+    let home = home("");
+    let regex = |text: &str| Filter::set(Regex::new(text).expect("a pattern"));
+    let saved = Settings {
+        filters: Filters {
+            interesting: Filter::set(vec!["a".into()]),
+            focus: regex("a"),
+            ignore: regex("b"),
+            hide: regex("c"),
+            threads: regex("d"),
+            min_percent: Filter::set(2.0),
+            ..Filters::default()
+        },
+        ..Settings::default()
+    };
+    let filters = |options: &str| {
+        let config = home.config(&format!("open p.sampletop {options}"));
+        let Mode::Open { given, .. } = config.mode else { panic!("{:?}", config.mode) };
+        given.over(saved.clone()).filters
+    };
+    let text = |filters: Filters| format!("{filters:?}");
+    assert_eq!(text(filters("")), text(saved.filters.clone()));
+    for (option, expected) in [
+        ("--interesting=", Filters { interesting: Filter::default(), ..saved.filters.clone() }),
+        ("--focus=", Filters { focus: Filter::default(), ..saved.filters.clone() }),
+        ("--ignore=", Filters { ignore: Filter::default(), ..saved.filters.clone() }),
+        ("--hide=", Filters { hide: Filter::default(), ..saved.filters.clone() }),
+        ("--threads=", Filters { threads: Filter::default(), ..saved.filters.clone() }),
+        ("--min-percent=", Filters { min_percent: Filter::default(), ..saved.filters.clone() }),
+        ("--focus=x --ignore=b", Filters { focus: regex("x"), ..saved.filters.clone() }),
+    ] {
+        assert_eq!(text(filters(option)), text(expected), "{option}");
+    }
 }
 
 #[test]
