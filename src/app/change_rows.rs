@@ -571,6 +571,17 @@ mod tests {
             let at = |what: &What| rows.iter().position(|row| row.what == *what).expect("a row");
             prop_assert!(above.iter().all(|(_, what)| at(what) <= cursor), "{:?}", above);
             prop_assert!(below.iter().all(|(_, what)| at(what) > cursor), "{:?}", below);
+            // A call that is folded into a line is found there.
+            let is_found = |what: &What| match what {
+                What::Group(group) => *diff.groups[*group as usize].name == *function,
+                What::Node(line) => (0..diff.nodes.len() as u32).any(|node| {
+                    *diff.nodes[node as usize].location.function == *function && shape.line_of(node) == *line
+                }),
+                _ => false,
+            };
+            let expected: Vec<What> = rows.iter().map(|row| row.what).filter(is_found).collect();
+            let found: Vec<What> = some.lines.iter().map(|(_, row)| row.what).collect();
+            prop_assert_eq!(found, expected);
             for (_, row) in some.lines {
                 let mut expanded = Expanded::default();
                 let targets = shape.reveal(&shape.path(&row), &mut expanded);

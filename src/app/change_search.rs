@@ -59,7 +59,7 @@ impl Shape<'_> {
     }
 
     /// Returns the call on whose line a call is drawn.
-    fn line_of(&self, node: u32) -> u32 {
+    pub(super) fn line_of(&self, node: u32) -> u32 {
         std::iter::successors(Some(node), |node| self.link(*node)).last().unwrap_or(node)
     }
 
