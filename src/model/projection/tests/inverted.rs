@@ -131,10 +131,9 @@ proptest! {
             prop_assert_eq!(&upright.threads, &group.threads);
             let mut sum = group.own;
             add(&mut sum, inverted.roots(group));
+            // Off-CPU time is settled part by part, and the parts are others here: where one has
+            // more CPU than wall time, the sums differ.
             prop_assert_eq!(no_off(upright.total), no_off(sum));
-            if is_whole(inverted) {
-                prop_assert_eq!(upright.total, sum);
-            }
         }
         for node in 0..inverted.node_count() {
             let (mut sum, total) = (Totals::default(), inverted.total(node));
