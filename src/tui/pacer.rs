@@ -1,5 +1,6 @@
 //! Decides when to draw: at once after a key, at most twice a second for new numbers alone. The
-//! first rows and their names are drawn more often.
+//! first rows and their names are drawn more often. Numbers of a large screen are drawn so that
+//! they take half of a slow link at most, because keys are answered over it too.
 //!
 //! A held key requests 30 drawings a second. Over a link of 10 KB/s they would pile up. The view
 //! went on moving for 13 s after 3 s of a held `m` (80x24, 1.8 KB each). So the written bytes are
@@ -13,6 +14,8 @@ pub const DATA_EVERY: Duration = Duration::from_millis(500);
 /// The same during [`FIRST`], the time after the first numbers.
 const FIRST_EVERY: Duration = Duration::from_millis(100);
 const FIRST: Duration = Duration::from_secs(1);
+/// Maximum time between two drawings for new numbers, however many bytes they have.
+const DATA_LATEST: Duration = Duration::from_secs(2);
 
 /// Maximum bytes in flight before keys are spaced: 8 to 20 whole redraws at 80x24.
 const AHEAD: u64 = 32 << 10;
@@ -26,8 +29,9 @@ const KEYS_EVERY: Duration = Duration::from_millis(150);
 pub struct Pacer {
     /// When the first numbers were drawn.
     first: Option<Instant>,
-    /// When numbers were drawn last.
+    /// When numbers were drawn last, and the bytes written for them.
     drawn: Option<Instant>,
+    bytes: u64,
     wanted: Wanted,
     under_way: UnderWay,
 }
@@ -102,13 +106,18 @@ impl Pacer {
         if numbers {
             self.first.get_or_insert(now);
             self.drawn = Some(now);
+            self.bytes = bytes;
         }
         self.wanted = Wanted::Nothing;
     }
 
     fn every(&self, now: Instant) -> Duration {
         let young = self.first.is_none_or(|first| now.saturating_duration_since(first) < FIRST);
-        if young { FIRST_EVERY } else { DATA_EVERY }
+        if young && self.under_way.now(now) <= AHEAD / 4 {
+            return FIRST_EVERY;
+        }
+        let half_of_link = Duration::from_millis((self.bytes * 2000 / LINK).min(10_000));
+        half_of_link.clamp(DATA_EVERY, DATA_LATEST)
     }
 }
 
@@ -188,6 +197,33 @@ mod tests {
         pacer.urgent();
         assert!(pacer.due_in(start + Duration::from_secs(3)).expect("wanted") <= KEYS_EVERY);
         assert_eq!(pacer.due_in(start + Duration::from_secs(6)), Some(Duration::ZERO));
+    }
+
+    /// Returns the bytes that numbers write in 10 s if they always wait to be drawn.
+    fn numbers(bytes: u64) -> u64 {
+        let start = Instant::now();
+        let mut pacer = Pacer::default();
+        let mut written = 0;
+        for ms in 0..10_000 {
+            pacer.data();
+            let now = start + Duration::from_millis(ms);
+            if pacer.due_in(now) == Some(Duration::ZERO) {
+                pacer.drawn(now, bytes);
+                written += bytes;
+            }
+        }
+        written
+    }
+
+    #[test]
+    fn numbers_leave_half_of_a_slow_link_to_keys() {
+        // 80x24: twice a second, and ten times in the first one.
+        assert!((28 * 800..=30 * 800).contains(&numbers(800)), "{}", numbers(800));
+        // 200x60: half of what the link can take, beside the first second.
+        let written = numbers(5_500);
+        assert!((8 * LINK / 2..=10 * LINK / 2 + AHEAD / 2).contains(&written), "{written}");
+        // However much it is, it is drawn.
+        assert!(numbers(100_000) >= 5 * 100_000);
     }
 
     #[test]
