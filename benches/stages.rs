@@ -8,7 +8,7 @@
 //! The stages up to the walk observe real threads: the built-in workload's pool, which waits. The
 //! others work on a profile made here: 100,000 distinct stacks of 24 frames in 50 threads, which
 //! make a tree of 211,290 nodes. First it prints how many bytes a steady redraw sends to a
-//! terminal, and how long a key takes to its frame.
+//! terminal, and how long a key takes to its frame, also with 5,000 threads.
 
 use std::cell::Cell;
 use std::io::{BufRead, BufReader, Write};
@@ -47,19 +47,22 @@ use sampletop::unwinder::framehop::FramehopUnwinder;
 
 const STACKS: u64 = 100_000;
 const THREADS: u64 = 50;
+const MANY_THREADS: u64 = 5_000;
 const FRAMES: u64 = 24;
 const STARTED: Ns = 1_000 * SECOND;
 const PID: u32 = 4321;
 
 fn main() {
     bytes_per_redraw();
-    key_to_frame("all time", settings());
-    key_to_frame("the last 200 s, with trends", window());
+    key_to_frame("all time", THREADS, settings());
+    key_to_frame("the last 200 s, with trends", THREADS, window());
+    key_to_frame("all time, 5,000 threads", MANY_THREADS, settings());
     divan::main();
 }
 
 /// A profile that grows.
 struct World {
+    threads: u64,
     recorder: Recorder,
     scan: u64,
     at: Ns,
@@ -67,9 +70,9 @@ struct World {
 
 impl World {
     /// Adds every stack once, over 100 s.
-    fn full() -> World {
-        let mut world =
-            World { recorder: Recorder::new(STARTED, Limits::default()), scan: 0, at: STARTED };
+    fn full(threads: u64) -> World {
+        let recorder = Recorder::new(STARTED, Limits::default());
+        let mut world = World { threads, recorder, scan: 0, at: STARTED };
         world.observe(STACKS);
         world
     }
@@ -92,7 +95,7 @@ impl World {
         let n = self.scan;
         self.scan += 1;
         self.at += SECOND / 1_000;
-        observe(self.at, n)
+        observe(self.at, n, self.threads)
     }
 
     fn snapshot(&mut self) -> Snapshot {
@@ -143,8 +146,8 @@ fn tick(at: Ns) -> Event {
 }
 
 /// Returns an on-CPU sample: stack number `n` (they repeat after [`STACKS`]).
-fn observe(at: Ns, n: u64) -> Event {
-    let thread = n % THREADS;
+fn observe(at: Ns, n: u64, threads: u64) -> Event {
+    let thread = n % threads;
     Event::Observation(Observation {
         counters: Some(Counters { run_ns: at - STARTED, delay_ns: 0, runs: n }),
         stack: stack(n % STACKS),
@@ -205,7 +208,7 @@ fn live() -> Settings {
 
 fn full() -> &'static Arc<Snapshot> {
     static FULL: OnceLock<Arc<Snapshot>> = OnceLock::new();
-    FULL.get_or_init(|| Arc::new(World::full().snapshot()))
+    FULL.get_or_init(|| Arc::new(World::full(THREADS).snapshot()))
 }
 
 /// The pool of the built-in workload, and one of its waiting threads.
@@ -291,7 +294,7 @@ fn walk_a_blocked_stack(bencher: Bencher) {
 #[divan::bench]
 fn ring_push_and_pop(bencher: Bencher) {
     let (mut writer, mut reader) = event_ring::channel(64 << 10);
-    let event = observe(STARTED, 12_345);
+    let event = observe(STARTED, 12_345, THREADS);
     bencher.bench_local(|| {
         assert!(writer.push(black_box(&event)));
         reader.next()
@@ -300,7 +303,7 @@ fn ring_push_and_pop(bencher: Bencher) {
 
 #[divan::bench]
 fn reduce_a_sample(bencher: Bencher) {
-    let mut world = World::full();
+    let mut world = World::full(THREADS);
     let scan: Vec<Event> = (0..1_000).map(|_| world.next_look()).collect();
     let mut next = 0;
     bencher.bench_local(|| {
@@ -313,7 +316,7 @@ fn reduce_a_sample(bencher: Bencher) {
 /// use.
 #[divan::bench]
 fn publish_at_100_000_stacks(bencher: Bencher) {
-    let world = Mutex::new((World::full(), None));
+    let world = Mutex::new((World::full(THREADS), None));
     bencher
         .with_inputs(|| {
             let (world, before) = &mut *world.lock().expect("one thread");
@@ -507,7 +510,8 @@ impl View {
 /// Measures from a key to its frame, 120 x 40, with every line of the hottest path open. Some keys
 /// read history again. Their frame is drawn with the answer if that comes soon enough, else
 /// without; then another frame shows the figures.
-fn key_to_frame(range: &str, settings: Settings) {
+fn key_to_frame(range: &str, threads: u64, settings: Settings) {
+    let snapshot = Arc::new(World::full(threads).snapshot());
     println!("{range}");
     println!("from a key, ms        to its frame: median    p99    to its figures: median    p99");
     for (what, key) in [
@@ -523,7 +527,7 @@ fn key_to_frame(range: &str, settings: Settings) {
         ("=     differences", Key::Char('=')),
     ] {
         // What a key leaves behind is not to change what the next one costs.
-        let mut view = View::new(Arc::clone(full()), settings.clone());
+        let mut view = View::new(Arc::clone(&snapshot), settings.clone());
         view.press(Key::Home);
         view.press(Key::Char('E'));
         // The range that `=` compares with.
@@ -562,7 +566,7 @@ fn key_to_frame(range: &str, settings: Settings) {
 
 /// Measures a minute of two redraws a second, every one with new figures.
 fn bytes_per_redraw() {
-    let mut world = World::full();
+    let mut world = World::full(THREADS);
     let mut view = View::new(Arc::new(world.snapshot()), live());
     view.press(Key::Char('E'));
     let sent: Vec<usize> = (0..120)

@@ -68,12 +68,19 @@ fn first_look_at_every_size() {
     }
 }
 
-/// The README's picture is what the program draws.
+/// The pictures are what the program draws.
 #[test]
-fn the_picture_of_the_readme() {
+fn the_pictures_of_the_documents() {
     let mut live = Live::shop(104, 20);
     live.press("jj<right>j");
     golden::same_as_file("assets/screen.svg", &picture::svg(&live.buffer()));
+    // Those of the guide.
+    let mut flame = Live::shop(104, 20);
+    flame.press("o4jj");
+    golden::same_as_file("assets/flame.svg", &picture::svg(&flame.buffer()));
+    let mut timeline = Live::shop(104, 20);
+    timeline.press("6");
+    golden::same_as_file("assets/timeline.svg", &picture::svg(&timeline.buffer()));
 }
 
 #[test]

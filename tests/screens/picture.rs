@@ -36,6 +36,22 @@ pub fn svg(buffer: &Buffer) -> String {
     out + "</svg>\n"
 }
 
+fn shade(color: Color) -> &'static str {
+    match color {
+        Color::Black => PAPER,
+        Color::Green => "#7fc97f",
+        Color::Yellow => "#e5c07b",
+        Color::Red => "#e06c75",
+        Color::LightRed => "#f08d94",
+        Color::LightGreen => "#a5d6a7",
+        Color::LightBlue => "#6cb0f5",
+        Color::Cyan => "#56c7d2",
+        Color::Magenta => "#c78bdd",
+        Color::DarkGray => "#6a7280",
+        other => panic!("no colour chosen for {other:?}"),
+    }
+}
+
 #[derive(PartialEq)]
 struct Observation {
     ink: &'static str,
@@ -50,21 +66,12 @@ impl Observation {
         let ink = match cell.fg {
             Color::Reset if has(Modifier::DIM) => FAINT,
             Color::Reset => INK,
-            Color::Green => "#7fc97f",
-            Color::Yellow => "#e5c07b",
-            Color::Red => "#e06c75",
-            Color::LightRed => "#f08d94",
-            Color::LightBlue => "#6cb0f5",
-            Color::Cyan => "#56c7d2",
-            Color::Magenta => "#c78bdd",
-            Color::DarkGray => "#6a7280",
-            other => panic!("no colour chosen for {other:?}"),
+            color => shade(color),
         };
-        let reversed = has(Modifier::REVERSED);
-        let (ink, paper) = if reversed {
-            (PAPER, Some(if ink == FAINT { INK } else { ink }))
-        } else {
-            (ink, None)
+        let paper = Some(cell.bg).filter(|color| *color != Color::Reset).map(shade);
+        let (ink, paper) = match has(Modifier::REVERSED) {
+            true => (paper.unwrap_or(PAPER), Some(if ink == FAINT { INK } else { ink })),
+            false => (ink, paper),
         };
         Observation { ink, paper, bold: has(Modifier::BOLD), underlined: has(Modifier::UNDERLINED) }
     }
