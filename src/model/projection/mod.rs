@@ -27,6 +27,7 @@
 //! main_functions         the function of each group that most of its time is spent in
 //! inverted               the tree from the innermost functions to their callers
 //! graph                  the callers and callees of a function
+//! function_time          the time of a function by line and by place in its code
 //! observed               what the threads were found to wait for
 //! row_order, collapse    the order of rows, several calls on one line
 //! trend                  time of rows over the range
@@ -56,6 +57,7 @@ mod exit;
 mod fact_reader;
 mod filter;
 mod findings;
+mod function_time;
 mod graph;
 mod group;
 mod group_parts;
@@ -126,6 +128,7 @@ pub use filter::role_of;
 pub use findings::{
     About, Finding, Kind, More, Wording, asked as asked_for_findings, findings, written_findings,
 };
+pub use function_time::{CodePlace, FunctionKey, FunctionTime, SourceLine, TimeAt};
 pub use graph::{CallGraph, Neighbour, NeighbourOf};
 pub(in crate::model) use group::OF_PROCESS;
 pub use group::{ALL, INTERNAL, NO_MATCH};

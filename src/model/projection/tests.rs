@@ -4,6 +4,7 @@ mod busy_threads;
 mod chains;
 mod filters;
 mod findings;
+mod function_time;
 mod graph;
 mod group_now;
 mod inverted;
