@@ -136,6 +136,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("framehop", &["unwinder"]),
     ("gimli", &["symbols", "unwinder"]),
     ("humantime", &["app", "cli", "config_file"]),
+    ("iced_x86", &["symbols"]),
     ("inferno", &["formats"]),
     ("jiff", &["app", "formats", "push", "session", "sinks", "tui"]),
     ("libc", &["capture", "clock", "doctor", "process", "runtimes", "session", "sinks", "tui"]),

@@ -3,6 +3,8 @@
 mod common;
 #[path = "symbols/hostile.rs"]
 mod hostile;
+#[path = "symbols/instructions.rs"]
+mod instructions;
 #[path = "symbols/judge.rs"]
 mod judge;
 #[path = "symbols/worker.rs"]

@@ -1,8 +1,10 @@
-//! A whole file: ELF, symbol tables, procedure linkage table, unwind entries, debug info.
+//! A whole file: ELF, symbol tables, procedure linkage table, unwind entries, debug info; and its
+//! code as instructions.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sampletop::symbols::{Spot, name_image};
+use sampletop::model::vocabulary::text::clean;
+use sampletop::symbols::{INSTRUCTIONS_MAX, Spot, disassemble_image, name_image};
 use sampletop_fuzz::{check_names, within};
 
 fuzz_target!(|image: &[u8]| {
@@ -15,5 +17,14 @@ fuzz_target!(|image: &[u8]| {
     spots.sort_unstable();
     if let Some(named) = within(1000, || name_image("made-up", image.to_vec(), &spots)) {
         check_names(&spots, &named);
+    }
+    let Ok(code) = within(1000, || disassemble_image(image.to_vec(), len / 2)) else { return };
+    assert!(code.list.len() <= INSTRUCTIONS_MAX);
+    for pair in code.list.windows(2) {
+        assert_eq!(pair[0].address + u64::from(pair[0].len), pair[1].address);
+    }
+    for at in &code.list {
+        assert!((1..=15).contains(&at.len) && at.text.len() < 1000);
+        assert_eq!(clean(&at.text, 1000), at.text);
     }
 });

@@ -40,6 +40,8 @@ pub struct Elf {
     build_id: Option<Vec<u8>>,
     /// ET_EXEC, ...
     kind: u16,
+    /// EM_X86_64, ...
+    pub machine: u16,
 }
 
 impl Elf {
@@ -53,8 +55,8 @@ impl Elf {
         };
         let headers = Headers::read(&read)?;
         let sections = headers.sections(&read, SECTIONS_MAX).unwrap_or_default();
-        let mut elf =
-            Elf { sections, segments: headers.segments, build_id: None, kind: headers.kind };
+        let Headers { segments, kind, machine, .. } = headers;
+        let mut elf = Elf { sections, segments, build_id: None, kind, machine };
         elf.build_id = elf.find_build_id(bytes);
         Some(elf)
     }

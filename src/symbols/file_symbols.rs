@@ -9,6 +9,7 @@
 
 use std::cell::OnceCell;
 use std::fs::File;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::debugfile::{Found, Root, SearchPath, find};
@@ -301,21 +302,48 @@ impl FileNames {
         Some(ends.into_iter().flatten().fold(code.start, u64::max))
     }
 
+    /// Returns the name of the symbol or the stub at an address.
+    pub(super) fn symbol_name(&self, address: u64) -> Option<String> {
+        let bytes = self.bytes.get();
+        let symbol = self.symbols.name(self.symbol_bytes(), address, self);
+        symbol
+            .and_then(readable)
+            .or_else(|| self.dynamic.name(bytes, address, self).and_then(readable))
+            .or_else(|| self.plt.name(&self.elf, bytes, address).and_then(|name| readable(&name)))
+    }
+
+    /// Returns the name of the function that a slot of the global offset table is for.
+    pub(super) fn name_of_slot(&self, slot: u64) -> Option<String> {
+        self.plt.of_slot(&self.elf, self.bytes.get(), slot).and_then(readable)
+    }
+
+    /// Returns the range of the function around an address: by its symbol, its unwind entry, or
+    /// what lies between known functions.
+    pub(super) fn function_range(&self, address: u64) -> Option<Range<u64>> {
+        let bytes = self.bytes.get();
+        let by_symbol = self.symbols.range(self.symbol_bytes(), address);
+        let by_symbol = by_symbol.or_else(|| self.dynamic.range(bytes, address));
+        by_symbol.or_else(|| {
+            let start = self.entry(address).or_else(|| self.gap(address))?;
+            Some(start..self.end(start)).filter(|range| range.contains(&address))
+        })
+    }
+
+    /// Returns the bytes of code from an address to the end of its segment.
+    pub(super) fn code_at(&self, address: u64) -> &[u8] {
+        self.elf.bytes_at(address, self.bytes.get()).unwrap_or(&[])
+    }
+
+    pub(super) fn elf(&self) -> &Elf {
+        &self.elf
+    }
+
     /// Returns the name without debug info.
     fn fallback(&self, spot: Spot) -> String {
         let Some(address) = lookup_address(&self.elf, spot) else {
             return format!("{}!{:#x}", self.module, spot.offset);
         };
-        if let Some(name) = self.symbol(spot).and_then(readable) {
-            return name;
-        }
-        let bytes = self.bytes.get();
-        if let Some(name) = self.dynamic.name(bytes, address, self).and_then(readable) {
-            return name;
-        }
-        if let Some(name) =
-            self.plt.name(&self.elf, bytes, address).and_then(|name| readable(&name))
-        {
+        if let Some(name) = self.symbol_name(address) {
             return name;
         }
         match (self.entry(address), self.gap(address)) {

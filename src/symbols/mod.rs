@@ -10,6 +10,7 @@
 //! unwind_entry  starts of functions, for files without symbols
 //! debugfile     finds separate debug files
 //! kernel, vdso  code that is in no file
+//! disassembly   the instructions of a function
 //! demangle      demangling: raw symbol -> readable name
 //! placeholder   names that need no file
 //! ```
@@ -19,6 +20,7 @@
 
 mod debugfile;
 mod demangle;
+mod disassembly;
 mod dwarf;
 mod file_symbols;
 mod go_names;
@@ -40,6 +42,10 @@ use rustc_hash::FxHashSet;
 
 pub use self::debugfile::{SearchPath, debug_file_places};
 pub use self::demangle::readable;
+pub use self::disassembly::{
+    Disassembly, INSTRUCTIONS_MAX, Listed, disassemble_file, disassemble_image, disassemble_mapped,
+    has_build_id,
+};
 use self::file_symbols::FileNames;
 pub use self::file_symbols::{Spot, Step};
 use self::worker::{Shared, Worker};

@@ -6,6 +6,7 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::ops::Range;
 
 use crate::elf::{Elf, Section, u32_at, u64_at};
 
@@ -118,6 +119,14 @@ impl SymbolTable {
         }
         let open = || open.filter(|(start, _)| !ended && address < bounds.end(*start));
         best.or_else(open).map(|(_, preference)| preference.name)
+    }
+
+    /// Returns the range of the innermost symbol with a size that contains an address.
+    pub fn range(&self, bytes: &[u8], address: u64) -> Option<Range<u64>> {
+        let (data, _) = self.tables(bytes)?;
+        let mut symbols = self.before(data, address);
+        let symbol = symbols.find(|symbol| address - symbol.address < symbol.size)?;
+        Some(symbol.address..symbol.address.saturating_add(symbol.size))
     }
 
     /// Returns the end of the last symbol with a size before an address.
@@ -283,8 +292,12 @@ impl Plt {
                 *self.order.get(u32_at(stub, at + 1)? as usize)?
             }
         };
-        let name = string_at(elf.data(".dynstr", bytes), *self.slots.get(&slot)?)?;
-        Some([name, b"@plt"].concat())
+        Some([self.of_slot(elf, bytes, slot)?, b"@plt"].concat())
+    }
+
+    /// Returns the raw name of the function that a slot of the global offset table is for.
+    pub fn of_slot<'a>(&self, elf: &Elf, bytes: &'a [u8], slot: u64) -> Option<&'a [u8]> {
+        string_at(elf.data(".dynstr", bytes), *self.slots.get(&slot)?)
     }
 
     /// Returns the approximate bytes of memory used.

@@ -406,7 +406,7 @@ fn spot(frame: RawFrame) -> Option<Spot> {
 
 /// Runs code that reads untrusted files: a panic in it is a result, and prints nothing to the
 /// terminal.
-fn guarded<T>(work: impl FnOnce() -> T) -> std::thread::Result<T> {
+pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> std::thread::Result<T> {
     super::PARSING.set(true);
     let result = catch_unwind(AssertUnwindSafe(work));
     super::PARSING.set(false);
