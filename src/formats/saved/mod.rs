@@ -7,7 +7,8 @@
 //! blockers  what threads waited for
 //! session   conditions, health, targets; how much there is of everything else
 //! settings  what the view was set to
-//! tables    names of threads, frames, builds and origins of their files, stacks, blockers
+//! tables    names of threads, frames, their places, builds and origins of their files, stacks,
+//!           blockers
 //! history   buckets of facts, and the cumulative table
 //! threads   what threads were doing at the end
 //! deadlocks threads that wait for each other
@@ -66,6 +67,7 @@ pub mod kind {
     pub const DEADLOCKS: u32 = 13;
     pub const WAITS: u32 = 14;
     pub const WAKEUPS: u32 = 15;
+    pub const PLACES: u32 = 16;
 }
 
 /// Writes `snapshot` and `settings`. The only errors are those of `out`.
@@ -176,8 +178,15 @@ pub fn read(file: &[u8]) -> Result<Opened, NotAProfile> {
         of(&[kind::SETTINGS]).next().and_then(|block| settings::read(&unpack(block, &mut budget)?));
 
     let mut tables = tables::Found::new(found.counts.tables);
-    const TABLES: &[u32] =
-        &[kind::NAMES, kind::FRAMES, kind::BUILDS, kind::ORIGINS, kind::STACKS, kind::BLOCKERS];
+    const TABLES: &[u32] = &[
+        kind::NAMES,
+        kind::FRAMES,
+        kind::BUILDS,
+        kind::ORIGINS,
+        kind::PLACES,
+        kind::STACKS,
+        kind::BLOCKERS,
+    ];
     for block in of(TABLES) {
         let bytes = unpack(block, &mut budget);
         bytes.and_then(|bytes| tables.take(block.kind, &bytes, &mut budget));

@@ -16,7 +16,7 @@ use crate::model::facts::interner::{MAX_BLOCKERS, MAX_NAMES, MAX_STACKS};
 use crate::model::facts::tables::{
     Blocker, BlockerId, FrameId, FrameKind, Location, NameId, Named, Parts, StackId, Tables, Tier,
 };
-use crate::model::vocabulary::frame::{FrameCode, Marker, RawFrame, ThreadKind};
+use crate::model::vocabulary::frame::{FileId, FrameCode, Marker, RawFrame, ThreadKind};
 use crate::model::vocabulary::role::{Origin, Origins};
 use crate::model::vocabulary::state::FutexKind;
 
@@ -116,6 +116,13 @@ pub fn write(tables: &Tables, out: &mut dyn Write) -> io::Result<()> {
     }
     block.end(out)?;
 
+    let mut block = Listed::new(kind::PLACES);
+    for id in (0..counts.frames).map(|id| FrameId(id as u32)) {
+        write_place(tables.frame(id), &mut block.list);
+        block.next(out)?;
+    }
+    block.end(out)?;
+
     let mut block = Listed::new(kind::STACKS);
     let mut before = 0;
     for id in 0..counts.stacks as u32 {
@@ -187,6 +194,28 @@ fn write_origins(origins: &Origins, list: &mut Put) {
     }
 }
 
+/// Writes the place of a frame in the code of a file: the file's number + 1, or 0 without one, then
+/// the offset and whether an instruction was executing there.
+fn write_place(frame: RawFrame, list: &mut Put) {
+    match frame.decode() {
+        FrameCode::Code { file, offset, exact } => {
+            list.number(u64::from(file.0) + 1);
+            list.number(offset << 1 | u64::from(exact));
+        }
+        _ => list.number(0),
+    }
+}
+
+/// Decodes a place. The inner `None`: the frame has none.
+fn place(take: &mut Take<'_>) -> Option<Option<RawFrame>> {
+    let Some(file) = take.number()?.checked_sub(1) else { return Some(None) };
+    let file = FileId(u32::try_from(file).ok().filter(|file| *file <= FileId::MAX)?);
+    let offset = take.number()?;
+    let code = FrameCode::Code { file, offset: offset >> 1, exact: offset & 1 == 1 };
+    // Offsets that no file has become markers.
+    Some(Some(RawFrame::new(code)).filter(|frame| frame.decode() == code))
+}
+
 fn origins(take: &mut Take<'_>) -> Option<Origins> {
     let number = take.number()?;
     match number.checked_sub(EACH) {
@@ -210,6 +239,8 @@ pub struct Found {
     builds: Vec<Option<Arc<str>>>,
     /// By frame. Older files hold none.
     origins: Vec<Origins>,
+    /// By frame. Older files hold none.
+    places: Vec<Option<RawFrame>>,
     stacks: Vec<Option<(StackId, FrameId, FutexKind)>>,
     blockers: Vec<Option<Blocker>>,
     /// The numbers of entries that the file promises.
@@ -225,6 +256,7 @@ impl Found {
             frames: vec![None; counts.frames],
             builds: vec![None; if counts.builds > 0 { counts.frames } else { 0 }],
             origins: vec![Origins::default(); counts.frames],
+            places: vec![None; counts.frames],
             stacks: vec![None; counts.stacks],
             blockers: vec![None; counts.blockers],
             counts,
@@ -239,7 +271,7 @@ impl Found {
         let first = usize::try_from(take.number()?).ok()?;
         let strings = strings(&mut take, budget, &mut |text| self.intern(text))?;
         for id in first..first.checked_add(take.count(match kind {
-            kind::BUILDS | kind::ORIGINS => 1,
+            kind::BUILDS | kind::ORIGINS | kind::PLACES => 1,
             _ => 2,
         })?)? {
             match kind {
@@ -258,6 +290,7 @@ impl Found {
                     *self.builds.get_mut(id)? = build_id;
                 }
                 kind::ORIGINS => *self.origins.get_mut(id)? = origins(&mut take)?,
+                kind::PLACES => *self.places.get_mut(id)? = place(&mut take)?,
                 kind::BLOCKERS => {
                     let blocker =
                         blockers::take(&mut take, &strings, self.names.len(), self.stacks.len())?;
@@ -309,6 +342,10 @@ impl Found {
         }
         for ((_, named), origins) in frames.iter_mut().zip(self.origins) {
             named.origins = origins;
+        }
+        let is_marker = |raw: &RawFrame| matches!(raw.decode(), FrameCode::Marker { .. });
+        for ((raw, _), place) in frames.iter_mut().zip(self.places) {
+            *raw = place.filter(|_| !is_marker(raw)).unwrap_or(*raw);
         }
         // The substitute for lost stacks gets the id after all others.
         let lost_frame = FrameId(frames.len() as u32);

@@ -25,7 +25,7 @@ use crate::model::projection::waits::{Object, Peer, PeerProcess, WaitsFor, read_
 use crate::model::projection::{self, Mark, base_mark, is_monitor_enter, mark, role};
 use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::event::Syscall;
-use crate::model::vocabulary::frame::{Marker, ThreadKind};
+use crate::model::vocabulary::frame::{FrameCode, Marker, RawFrame, ThreadKind};
 use crate::model::vocabulary::role::Origin;
 use crate::model::vocabulary::thread_name_rules::{UNNAMED, by_rules};
 use crate::model::vocabulary::wakeup::{Pair, Waker, Wakeups};
@@ -114,7 +114,14 @@ impl Redactor {
                 .collect();
             // A build id identifies the program to anybody with the same file.
             let build_id = named.build_id.as_ref().map(|build_id| self.text(build_id));
-            (tables.frame(frame), Named { locations, build_id, ..named.clone() })
+            // Offsets and the size of functions would name them to who has the program.
+            let raw = match tables.frame(frame) {
+                raw if matches!(raw.decode(), FrameCode::Code { .. }) => {
+                    RawFrame::new(FrameCode::Runtime { id: frame.0.into() })
+                }
+                raw => raw,
+            };
+            (raw, Named { locations, build_id, ..named.clone() })
         });
         let frames = frames.collect();
         let stacks = (0..tables.stack_count()).map(|id| StackId(id as u32));
