@@ -256,6 +256,15 @@ pub struct Screen {
     pub names: Names,
 }
 
+/// Where the files of a program's sources are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SourcePath {
+    /// Below this directory, at some end of their path.
+    Below(PathBuf),
+    /// Their path begins with `from`, and here with `to`.
+    Moved { from: PathBuf, to: PathBuf },
+}
+
 /// How many colours the terminal has.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum ColorDepth {
@@ -545,6 +554,8 @@ pub struct Config {
     /// The saved profile that the live view compares with.
     pub against: Option<PathBuf>,
     pub screen: Screen,
+    /// Where source files are searched for that are not at the path in the debug info; in order.
+    pub sources: Vec<SourcePath>,
     pub output: Output,
     /// The configuration file, which need not exist; `None`: no home directory is known.
     pub file: Option<PathBuf>,
@@ -571,6 +582,7 @@ impl Config {
             settings: Settings { range: Range::Cumulative { since: None }, ..Settings::default() },
             against: None,
             screen: Screen { ascii: true, ..Screen::default() },
+            sources: Vec::new(),
             output: Output {
                 format: Format::Text,
                 path: None,

@@ -31,6 +31,8 @@ mod row_keys;
 mod saved;
 #[path = "screens/sort.rs"]
 mod sort;
+#[path = "screens/source.rs"]
+mod source;
 #[path = "screens/threads.rs"]
 mod threads;
 #[path = "screens/time.rs"]

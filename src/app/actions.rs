@@ -35,7 +35,8 @@ impl AppState {
             | Place::Graph
             | Place::Flame
             | Place::Threads
-            | Place::Waits => rows,
+            | Place::Waits
+            | Place::Source => rows,
         };
         // One row of the previous page stays on the screen.
         let page = page.saturating_sub(1).max(1);
@@ -122,6 +123,10 @@ impl AppState {
             Action::ZoomIn => self.zoom_by(false),
             Action::ZoomOut => self.zoom_by(true),
             Action::WaitsView => self.show_pane(Pane::Waits),
+            Action::Source => self.show_source(),
+            Action::SourceBack => _ = self.leave_source(),
+            Action::NextHot => self.next_hot(1),
+            Action::PreviousHot => self.next_hot(-1),
             Action::NextView => match next(&Pane::ALL, self.view.pane.compared(false)) {
                 Pane::Graph => self.show_graph(),
                 Pane::Tree => self.show_tree(),
@@ -227,6 +232,7 @@ impl AppState {
                         false if in_timeline && self.zoom_back() => {}
                         false if self.view.search.take().is_some() => {}
                         false if in_flame && self.view.zoom_out_fully(rows) => {}
+                        false if self.leave_source() => {}
                         // The list of processes that this session began with.
                         false if self.is_picked() => {
                             self.overlay = Some(Overlay::Ask(Ask::PickAgain));

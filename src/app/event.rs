@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 
 use super::baseline::{Baseline, Compared};
+use super::code_text::{CodeRead, CodeRequest};
 use super::key::{Key, Mouse};
 use super::row_path::GroupKey;
 use crate::config::{Choices, ColorDepth, Screen};
@@ -14,7 +15,7 @@ use crate::model::facts::snapshot::Snapshot;
 use crate::model::projection::settings::{Level, Settings};
 use crate::model::projection::timeline::{Members, Timeline};
 use crate::model::projection::waits::{Answer, Asked};
-use crate::model::projection::{BusyThreads, Projection, WokenThread};
+use crate::model::projection::{BusyThreads, FunctionKey, FunctionTime, Projection, WokenThread};
 use crate::model::vocabulary::wakeup::Wakeups;
 
 /// The view's configuration at the start.
@@ -92,6 +93,8 @@ pub enum Input {
     Notice(String, Severity),
     /// The result of an [`Effect::CountWakeups`], or one sentence.
     Woken(Result<Box<Counted>, String>),
+    /// The result of an [`Effect::ReadCode`].
+    Code(CodeRead),
     /// An [`Effect::Export`] ended: the files, which differ only in their extensions, or one
     /// sentence.
     Exported(Result<Vec<PathBuf>, String>),
@@ -115,6 +118,8 @@ pub struct Request {
     pub trends: bool,
     /// The timeline is displayed.
     pub timeline: Option<TimelineOf>,
+    /// The source or the instructions of this function are displayed.
+    pub function: Option<FunctionKey>,
     /// A key caused the request, so it is answered at once. Requests for newer facts may wait.
     pub urgent: bool,
     /// A projection that is not shown any more: its memory is reused.
@@ -140,6 +145,7 @@ pub struct Projected {
     pub busy_threads: Arc<BusyThreads>,
     /// Where it was requested.
     pub timeline: Option<Timeline>,
+    pub function_time: Option<FunctionTime>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -194,6 +200,8 @@ pub enum Effect {
     /// Find out what these threads wait for, then send [`Input::Waits`]. May be skipped where
     /// another request follows.
     AskWaits(Vec<Asked>),
+    /// Read the text of a function, then send [`Input::Code`]. May take as long as file servers do.
+    ReadCode(Box<CodeRequest>),
     /// Count for this duration who wakes the threads of the watched processes, then send
     /// [`Input::Woken`].
     CountWakeups(Duration),

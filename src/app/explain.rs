@@ -116,7 +116,7 @@ pub(super) fn inside<'a>(view: &View, snapshot: &'a Snapshot) -> Vec<&'a ThreadN
         let group = view.selected_group().and_then(|at| view.projection.groups.get(at as usize));
         group.into_iter().flat_map(|group| group.threads.iter().map(|t| t.thread)).collect()
     });
-    if matches!(view.pane, Pane::Timeline | Pane::Waits) {
+    if matches!(view.pane, Pane::Timeline | Pane::Waits | Pane::Source) {
         return Vec::new();
     }
     // A row of threads is about all that they do.

@@ -61,6 +61,7 @@ fn about(place: Place) -> &'static str {
         Place::Threads => "A row is a group of threads, or a thread.",
         Place::Timeline => "A line is a thread: what it did when.",
         Place::Waits => "A row is a lock, or one long wait.",
+        Place::Source => "A line of source or an instruction of one function, with its time.",
         Place::Picker => "A row is a process; what you type filters them.",
     }
 }

@@ -53,6 +53,10 @@ pub enum Action {
     ZoomIn,
     ZoomOut,
     WaitsView,
+    Source,
+    SourceBack,
+    NextHot,
+    PreviousHot,
     NextView,
     NextRollUp,
     Filters,
@@ -104,12 +108,13 @@ pub enum Place {
     Threads,
     Timeline,
     Waits,
+    Source,
     Help,
     Picker,
 }
 
 impl Place {
-    pub const ALL: [Place; 9] = [
+    pub const ALL: [Place; 10] = [
         Place::Tree,
         Place::Methods,
         Place::Graph,
@@ -117,6 +122,7 @@ impl Place {
         Place::Threads,
         Place::Timeline,
         Place::Waits,
+        Place::Source,
         Place::Help,
         Place::Picker,
     ];
@@ -144,7 +150,7 @@ pub struct Hint {
 }
 
 /// All but help and the process picker.
-const VIEWS: &[Place] = Place::ALL.split_at(7).0;
+const VIEWS: &[Place] = Place::ALL.split_at(8).0;
 /// The views whose rows have an order that can be chosen.
 const SORTED: &[Place] = &[Place::Tree, Place::Methods, Place::Graph, Place::Threads, Place::Waits];
 const FLAME: &[Place] = &[Place::Flame];
@@ -157,7 +163,8 @@ const TIMELINE: &[Place] = &[Place::Timeline];
 const LISTS: &[Place] = &Place::ALL;
 const TREE: &[Place] = &[Place::Tree];
 const PICKER: &[Place] = &[Place::Picker];
-const NOT_PICKER: &[Place] = Place::ALL.split_at(8).0;
+const NOT_PICKER: &[Place] = Place::ALL.split_at(9).0;
+const SOURCE: &[Place] = &[Place::Source];
 
 const MOVE: &str = "Move";
 const SHOW: &str = "Show";
@@ -245,6 +252,10 @@ pub const TABLE: &[Binding] = &[
     bind(&[Char('+')], Action::ZoomIn, TIMELINE, SHOW, "timeline: half of the range, around the cursor").hint(2, "zoom"),
     bind(&[Char('-')], Action::ZoomOut, TIMELINE, SHOW, "timeline: twice the range"),
     bind(&[Char('7')], Action::WaitsView, VIEWS, SHOW, "waits: the locks that were waited for, then the long waits one by one"),
+    bind(&[Char('a')], Action::Source, VIEWS, SHOW, "source lines of the row's function with their time; again: its instructions"),
+    bind(&[Key::Backspace], Action::SourceBack, SOURCE, SHOW, "source: the view that it was opened from").hint(2, "back"),
+    bind(&[Char('>')], Action::NextHot, SOURCE, SHOW, "source: the next line by self time").hint(3, "next hot"),
+    bind(&[Char('<')], Action::PreviousHot, SOURCE, SHOW, "source: the hotter line before"),
     bind(&[Key::Tab], Action::NextView, VIEWS, SHOW, "next view").hint(14, "view"),
     bind(&[Char('m')], Action::NextMetric, VIEWS, SHOW, "metric: wall, cpu, off (wall without cpu)").hint(6, "metric"),
     bind(&[Char('P')], Action::CpuBySelf, VIEWS, SHOW, "metric cpu, sorted by self time, as in top").hint(9, "cpu"),
@@ -351,7 +362,7 @@ mod tests {
     fn every_place_is_in_the_list_of_places() {
         let numbers: Vec<usize> = Place::ALL.iter().map(|place| *place as usize).collect();
         assert_eq!(numbers, (0..=Place::Picker as usize).collect::<Vec<_>>());
-        assert!(!VIEWS.contains(&Place::Help) && VIEWS.last() == Some(&Place::Waits));
+        assert!(!VIEWS.contains(&Place::Help) && VIEWS.last() == Some(&Place::Source));
         assert!(!NOT_PICKER.contains(&Place::Picker) && NOT_PICKER.contains(&Place::Help));
     }
 

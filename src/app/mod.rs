@@ -20,6 +20,7 @@
 //! history_line, time_cursor, time_range, zoom   the history line; going to a part of history
 //! flame, flame_keys, inverting   bars of calls; moving and zooming there; turning trees around
 //! flame_changes   how a bar differs from the baseline
+//! source_view, source_keys, code_text   the source or the instructions of a function; their text
 //! wakers     who woke the threads of a row
 //! looked_up  waits and wakeups that saved files keep
 //! trends     time of the visible rows over the range
@@ -32,6 +33,7 @@ pub mod change_columns;
 pub mod change_rows;
 mod change_search;
 pub mod changes;
+pub mod code_text;
 pub mod columns;
 mod comparing;
 mod display_keys;
@@ -69,6 +71,8 @@ pub mod rules;
 mod search;
 mod selection;
 pub mod short_names;
+mod source_keys;
+pub mod source_view;
 pub mod thread_list;
 pub mod time_cursor;
 mod time_range;
@@ -240,6 +244,7 @@ impl AppState {
         self.view.read_trends(if wanted { usize::from(rows) } else { 0 });
         // One request, however many settings a key changed.
         effects.extend(self.request.take().map(|request| Effect::Project(Box::new(request))));
+        effects.extend(self.wanted_code());
         if moved {
             effects.extend(self.ask_for_waits(newer));
         }
@@ -328,6 +333,7 @@ impl AppState {
                 self.notice = Some((text, Severity::Info));
             }
             Input::Woken(counted) => self.show_wakers(counted),
+            Input::Code(read) => self.take_code(read),
             Input::Exported(Err(error)) => self.notice = Some((error, Severity::Error)),
         }
         Vec::new()
@@ -386,6 +392,7 @@ impl AppState {
                 Pane::Threads => Place::Threads,
                 Pane::Timeline => Place::Timeline,
                 Pane::Waits => Place::Waits,
+                Pane::Source => Place::Source,
             },
         }
     }
@@ -448,6 +455,7 @@ impl AppState {
             against,
             trends: self.wants_trends(),
             timeline: (self.view.pane == Pane::Timeline).then(|| self.view.timeline.wanted()),
+            function: self.view.source.key().filter(|_| self.view.pane == Pane::Source),
             urgent,
             spare: self.view.spare.take().or_else(|| self.request.take()?.spare),
         });
@@ -469,7 +477,8 @@ impl AppState {
     }
 
     fn show(&mut self, projected: Projected) {
-        let Projected { request, projection, compared, busy_threads, timeline } = projected;
+        let Projected { request, projection, compared, busy_threads, timeline, function_time } =
+            projected;
         let other = self.held.as_ref().is_some_and(|held| !Arc::ptr_eq(held, &request.snapshot));
         if request.number != self.asked || other {
             self.view.spare = Some(Box::new(projection));
@@ -484,6 +493,7 @@ impl AppState {
         if self.view.pane == Pane::Timeline {
             self.view.timeline.read(timeline.unwrap_or_default(), height);
         }
+        self.view.source.take(function_time);
         self.view.show(request, projection, compared, height);
         if let Some(search) = self.wider_search.take() {
             self.end_wider_search(search, height);

@@ -19,6 +19,7 @@ impl AppState {
             (Pane::Flame | Pane::ChangedFlame, _) => return self.view.zoom_in(rows),
             (Pane::Timeline, _) => return self.zoom_to_run(),
             (Pane::Threads, _) => return self.only_this_group(),
+            (Pane::Source, _) => return self.say("a: source or instructions; Backspace: back"),
             (Pane::Waits, None) => return self.say("no row of the tree is this wait's"),
             (Pane::Waits, Some(node)) => return self.go_to(node),
         }

@@ -23,6 +23,9 @@ pub enum Pane {
     Timeline,
     /// Locks, and long waits one by one.
     Waits,
+    /// The source lines or the instructions of one function. It has no place in the order of views:
+    /// it is opened from a row of another one.
+    Source,
 }
 
 impl Pane {

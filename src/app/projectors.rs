@@ -68,12 +68,17 @@ impl Projectors {
             let members = members(of.group, of.before, &projection, settings);
             self.now.timeline(snapshot, settings, &projection, &members, of.columns.into())
         });
+        let function_time = request
+            .function
+            .as_ref()
+            .map(|function| self.now.function_time(&request.snapshot, &request.settings, function));
         Input::Projected(Box::new(Projected {
             request,
             projection,
             compared,
             busy_threads,
             timeline,
+            function_time,
         }))
     }
 
@@ -162,6 +167,7 @@ mod tests {
             against: Some(against.clone()),
             trends: false,
             timeline: None,
+            function: None,
             urgent: true,
             spare: None,
         };

@@ -76,6 +76,7 @@ impl View {
                         .is_some_and(|node| function(self.node_location(node)))
             }
             Pane::Timeline => search.is_match(&self.timeline.timeline.threads[at].name),
+            Pane::Source => self.source.text(at).is_some_and(|text| search.is_match(text)),
             Pane::Waits => wait_words::is_match(self.wait_list.list.rows[at], self, search),
         }
     }

@@ -32,6 +32,7 @@ impl View {
                 },
             },
             Pane::ChangedMethods => self.method_of_change(),
+            Pane::Source => self.method_of_source(),
             Pane::Tree
             | Pane::ChangedTree
             | Pane::Flame
@@ -40,6 +41,13 @@ impl View {
             | Pane::Timeline
             | Pane::Waits => None,
         }
+    }
+
+    /// Returns the method whose source is displayed.
+    fn method_of_source(&self) -> Option<u32> {
+        let key = self.source.key()?;
+        let methods = 0..self.projection.methods().len() as u32;
+        methods.into_iter().find(|method| key.is(self.method_location(*method)))
     }
 
     /// Returns what the row of the tree, or the bar, under the cursor stands for; `None` in another
@@ -82,7 +90,7 @@ impl View {
                 What::Node(node) => Some(node),
                 What::Group(_) | What::Small(_) | What::SmallGroups => None,
             },
-            Pane::Methods | Pane::ChangedMethods | Pane::Timeline => None,
+            Pane::Methods | Pane::ChangedMethods | Pane::Timeline | Pane::Source => None,
             Pane::ChangedTree => self.node_of_change(),
             Pane::Threads => self.main_function(self.threads.selected()?),
             Pane::Graph => match self.graph.list.selected()? {
@@ -158,7 +166,7 @@ impl View {
     pub fn selected_stack(&self) -> Vec<&Arc<Location>> {
         let is_function = matches!(
             self.pane,
-            Pane::Methods | Pane::ChangedMethods | Pane::Graph | Pane::Timeline
+            Pane::Methods | Pane::ChangedMethods | Pane::Graph | Pane::Timeline | Pane::Source
         );
         if is_function {
             return self.selected_location().into_iter().collect();

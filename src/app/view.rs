@@ -16,6 +16,7 @@ use super::method_list::{self, MethodList};
 use super::pane::Pane;
 use super::row_path::{Expanded, Path};
 use super::rows::{Fold, Row, Tree, What};
+use super::source_view::SourceView;
 use super::thread_list::{self, ThreadList};
 use super::timeline::TimelineView;
 use super::trends::{Trends, row_of};
@@ -72,6 +73,7 @@ pub struct View {
     pub compared: Option<Box<Compared>>,
     pub changes: ChangesView,
     pub wait_list: WaitList,
+    pub source: SourceView,
     pub short_names: bool,
     pub search: Option<Regex>,
     pub busy_threads: Arc<BusyThreads>,
@@ -111,6 +113,7 @@ impl View {
             compared: None,
             changes: ChangesView::default(),
             wait_list: WaitList::default(),
+            source: SourceView::default(),
             short_names: names == Names::Short,
             search: None,
             busy_threads: Arc::default(),
@@ -198,6 +201,7 @@ impl View {
                 }
             }
             Pane::Waits => self.wait_list.read(&self.projection, height),
+            Pane::Source => self.source.read(self.shown.metric, height),
         }
     }
 
@@ -357,6 +361,7 @@ impl View {
             | Pane::Flame
             | Pane::Timeline
             | Pane::Waits
+            | Pane::Source
             | Pane::ChangedTree
             | Pane::ChangedMethods
             | Pane::ChangedFlame => return,
@@ -404,6 +409,7 @@ impl View {
                 }
             }
             Pane::Waits => self.wait_list.list.step(step, |row| Some(row.key(projection)), height),
+            Pane::Source => self.source.step(step, height),
             Pane::Tree => {
                 self.tree.step(step, self.rows.len(), height);
                 if step == Step::First {
@@ -449,6 +455,7 @@ impl View {
             Pane::Threads => (&self.threads.list, self.threads.rows.len()),
             Pane::Timeline => (&self.timeline.list.list, self.timeline.list.rows.len()),
             Pane::Waits => (&self.wait_list.list.list, self.wait_list.list.rows.len()),
+            Pane::Source => (&self.source.list, self.source.rows()),
             Pane::ChangedTree => (&self.changes.tree.list, self.changes.tree.rows.len()),
             Pane::ChangedMethods => {
                 (&self.changes.functions.list, self.changes.functions.rows.len())
@@ -464,6 +471,7 @@ impl View {
         self.threads.list.show(self.threads.rows.len(), height);
         self.wait_list.list.list.show(self.wait_list.list.rows.len(), height);
         self.timeline.show(height);
+        self.source.list.show(self.source.rows(), height);
         let ChangesView { tree, functions, .. } = &mut self.changes;
         tree.list.show(tree.rows.len(), height);
         functions.list.show(functions.rows.len(), height);

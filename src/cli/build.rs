@@ -79,6 +79,7 @@ pub fn defaults() -> Config {
         settings: Settings { range: Range::Rolling(ns(WINDOW)), ..Settings::default() },
         against: None,
         screen: Screen { color: ColorDepth::Ansi, ..Screen::default() },
+        sources: Vec::new(),
         output: Output {
             format: Format::Text,
             path: None,
@@ -146,6 +147,8 @@ fn build(typed: Typed, surroundings: &Surroundings) -> Result<Config, String> {
             None => Names::default(),
         },
     };
+    let sources = typed.screen.source.iter().filter(|text| !text.is_empty());
+    let sources = sources.map(|text| values::source(text)).collect::<Result<_, _>>()?;
     let redact = if typed.output.redact { Some(redact(&typed, surroundings)?) } else { None };
     let push = push(&typed, surroundings)?;
     let path = typed.output.output.filter(|path| path.as_os_str() != STDOUT);
@@ -162,6 +165,7 @@ fn build(typed: Typed, surroundings: &Surroundings) -> Result<Config, String> {
         settings,
         against,
         screen,
+        sources,
         output: Output { format, path, secure: typed.screen.secure, redact, push },
         file: None,
         given: Vec::new(),

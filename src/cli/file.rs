@@ -80,6 +80,7 @@ const KEYS: &[Key] = &[
     key("ascii", Kind::Flag, Jobs::Screen),
     key("unicode", Kind::Flag, Jobs::Screen),
     key("mouse", Kind::Flag, Jobs::Screen),
+    key("source", Kind::Texts, Jobs::Screen),
 ];
 
 /// Keys that give way to another option of the command line.

@@ -499,6 +499,9 @@ pub struct ScreenOptions {
     /// Names of functions: short or full
     #[arg(long, value_name = "HOW")]
     pub names: Option<String>,
+    /// Where sources are; also FROM=TO, a prefix
+    #[arg(long, value_name = "DIR")]
+    pub source: Vec<String>,
     /// Write no files
     #[arg(long)]
     pub secure: bool,
@@ -517,9 +520,9 @@ pub struct AgainstOption {
 /// Returns the definitions as they are parsed and printed.
 pub fn definitions() -> clap::Command {
     const LIVE: [&str; 2] = ["open", "demo"];
-    const SCREEN: [&str; 10] = [
-        "theme", "color", "no_color", "ascii", "unicode", "mouse", "sort", "names", "secure",
-        "config",
+    const SCREEN: [&str; 11] = [
+        "theme", "color", "no_color", "ascii", "unicode", "mouse", "sort", "names", "source",
+        "secure", "config",
     ];
     /// clap's own template, without its blank lines between sections.
     const TEMPLATE: &str = "{about}\n\nUsage: {usage}\n\n{options}{after-help}\n";

@@ -325,6 +325,23 @@ fn the_live_view_compares_with_a_saved_profile() {
 }
 
 #[test]
+fn sources_are_directories_and_replaced_prefixes() {
+    use crate::config::SourcePath;
+    let below = |path: &str| SourcePath::Below(path.into());
+    let moved = SourcePath::Moved { from: "/build/7".into(), to: "src".into() };
+    let sources = |line: &str| on(&TERMINAL, line).sources;
+    let line = "-p 1 --source /a --source= --source /build/7=src";
+    assert_eq!(sources(line), [below("/a"), moved]);
+    assert_eq!(sources("open b --source c"), [below("c")]);
+    assert_eq!(sources("--source a open b"), [below("a")]);
+    assert_eq!(sources("--source a open b --source c"), [below("c")]);
+    for wrong in ["=x", "x="] {
+        let message = refused(&TERMINAL, &format!("-p 1 --source {wrong}"));
+        assert!(message.contains(&format!("`--source {wrong}` is neither DIR nor")), "{message}");
+    }
+}
+
+#[test]
 fn profiles_are_merged_into_any_format() {
     let merge = |line: &str| match on(&PIPE, line) {
         Config { mode: Mode::Merge { files, .. }, output, .. } => (files.len(), output.format),

@@ -87,6 +87,9 @@ pub fn typed(line: CommandLine, surroundings: &Surroundings) -> Result<Typed, St
     screen.sort = screen.sort.take().or(outer.sort);
     screen.names = screen.names.take().or(outer.names);
     screen.config = screen.config.take().or(outer.config);
+    if screen.source.is_empty() {
+        screen.source = outer.source;
+    }
     if !screen.ascii && !screen.unicode {
         (screen.ascii, screen.unicode) = (outer.ascii, outer.unicode);
     }

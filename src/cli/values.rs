@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use regex::Regex;
 
+use crate::config::SourcePath;
 use crate::model::projection::settings::{Grouping, Rename, SortColumn, pattern};
 
 /// A FILE of this name means standard output.
@@ -54,6 +55,17 @@ pub fn word<T: Copy>(
             _ => format!("`{option} {}` is none of {}", shown(text), words.join(", ")),
         }
     })
+}
+
+/// Parses a directory, or a prefix of paths and what replaces it.
+pub fn source(text: &str) -> Result<SourcePath, String> {
+    match text.split_once('=') {
+        None => Ok(SourcePath::Below(text.into())),
+        Some((from, to)) if !from.is_empty() && !to.is_empty() => {
+            Ok(SourcePath::Moved { from: from.into(), to: to.into() })
+        }
+        Some(_) => Err(format!("`--source {}` is neither DIR nor FROM=TO", shown(text))),
+    }
 }
 
 /// Parses a column; with a dash before it, in reversed order.

@@ -59,6 +59,12 @@ pub fn open_beneath(pid: u32, path: &Path) -> io::Result<File> {
     Ok(File::from(reopen(&found)?.0))
 }
 
+/// Opens a file of this machine for reading. It must be a regular file. May block like
+/// [`open_mapped`].
+pub fn open_here(path: &Path) -> io::Result<File> {
+    Ok(File::from(reopen(&place(path)?)?.0))
+}
+
 /// Opens the file behind a descriptor of a process, for reading. It must be a regular file. May
 /// block like [`open_mapped`].
 pub fn open_descriptor(pid: u32, descriptor: &OsStr) -> io::Result<File> {

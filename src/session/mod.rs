@@ -9,6 +9,8 @@
 //! waiting       finds out what threads wait for, on its own thread
 //! looking_up    asks that in a timed run, and keeps the answers
 //! waking        who wakes threads, counted on its own thread for some seconds
+//! code_reader   reads source and instructions for the live view, each on its own thread
+//! source_files  finds source files
 //! projecting    figures of long histories, on their own thread
 //! memory        returns freed memory to the kernel
 //! last_session  keeps the profile of the last session
@@ -17,6 +19,7 @@
 //! ```
 
 mod choosing;
+mod code_reader;
 pub mod last_session;
 pub mod live;
 mod looking_up;
@@ -25,6 +28,7 @@ mod projecting;
 mod service;
 mod signals;
 pub mod source;
+mod source_files;
 pub mod timed;
 mod waiting;
 mod waking;

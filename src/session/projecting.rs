@@ -119,6 +119,7 @@ mod tests {
             against: None,
             trends: false,
             timeline: None,
+            function: None,
             urgent,
             spare: None,
         }

@@ -124,6 +124,7 @@ pub struct Watch {
     is_demo: bool,
     stopped: Arc<AtomicBool>,
     list: List,
+    files: Files,
 }
 
 impl Watch {
@@ -152,7 +153,7 @@ impl Watch {
         let cores_milli = targets.iter().map(|target| target.cores_allowed()).max().unwrap_or(0);
         let names = Names::default();
         let attached = clock::monotonic();
-        let (sampler, ring) = Sampler::start(targets, files, names.clone(), plan)?;
+        let (sampler, ring) = Sampler::start(targets, files.clone(), names.clone(), plan)?;
         // The time before this is start-up, not the target's.
         let session = session_facts(config, cores_milli, wanted, sampler.began());
         let startup_ns = sampler.began().saturating_sub(attached);
@@ -181,12 +182,17 @@ impl Watch {
             launch.go()?;
             sampler.control(Control::Started);
         }
-        Ok(Watch { following, sampler, reducer, launch, output, is_demo, stopped, list })
+        Ok(Watch { following, sampler, reducer, launch, output, is_demo, stopped, list, files })
     }
 
     /// Returns the file that receives the COMMAND's output, if it is one.
     pub fn output(&self) -> Option<PathBuf> {
         self.output.clone()
+    }
+
+    /// Returns the files that the processes have mapped.
+    pub fn files(&self) -> Files {
+        self.files.clone()
     }
 
     /// Returns a handle for a thread that may wait for names.

@@ -11,6 +11,7 @@
 //! flame      in its place: bars as wide as their share of the time
 //! threads    in its place: one row per thread or group
 //! timeline   in its place: what threads did when
+//! source     in its place: lines of source or instructions of one function
 //! waits      in its place: locks, and long waits one by one
 //! methods      51.7   49.9  3.8  0.1 io  98%    PgStatement.executeQuery           :154
 //! changes    in their place: the shares now and before, and their difference
@@ -51,6 +52,7 @@ mod overlay;
 mod palette;
 mod picker;
 mod rules;
+mod source;
 mod text;
 mod threads;
 mod timeline;
@@ -138,6 +140,7 @@ fn draw_view(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme) {
         }
         Pane::Timeline => timeline::titles(pen, app, theme),
         Pane::Waits => waits::titles(pen, app, theme),
+        Pane::Source => source::titles(pen, app, theme),
     }
     match app.view.pane {
         Pane::Tree => tree::draw(buffer, rows, app, theme),
@@ -149,6 +152,7 @@ fn draw_view(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme) {
         Pane::Threads => threads::draw(buffer, rows, app, theme),
         Pane::Timeline => timeline::draw(buffer, rows, app, theme),
         Pane::Waits => waits::draw(buffer, rows, app, theme),
+        Pane::Source => source::draw(buffer, rows, app, theme),
     }
     if let Some(text) = nothing_to_show(app) {
         Pen::new(buffer, rows, 0).space(1).put(text, theme.dim());
@@ -160,6 +164,7 @@ fn draw_view(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme) {
         }
         Pane::Timeline => timeline::explain(&mut Pen::new(buffer, about, 0), app, theme),
         Pane::Waits => waits::explain(&mut Pen::new(buffer, about, 0), app, theme),
+        Pane::Source => source::explain(&mut Pen::new(buffer, about, 0), app, theme),
         Pane::ChangedTree | Pane::ChangedMethods => {
             changes::explain(&mut Pen::new(buffer, about, 0), app, theme);
         }
@@ -184,6 +189,9 @@ fn nothing_to_show(app: &AppState) -> Option<&'static str> {
             None => "attaching: the first stacks come within a second",
         });
     };
+    if view.pane == Pane::Source {
+        return Some(source::nothing(&view.source));
+    }
     if view.pane == Pane::Graph && !view.projection.total.is_empty() {
         return Some("the function has no row of its own here (o: all functions; 1: the tree)");
     }

@@ -268,6 +268,15 @@ fn flags_off_before_a_subcommand_are_refused_as_others_are() {
 }
 
 #[test]
+fn sources_are_of_every_live_view() {
+    let home = home("source = ['/a', '/b=/c']\n");
+    assert_eq!(home.config("-p 7").sources.len(), 2);
+    assert_eq!(home.config("open x").sources.len(), 2);
+    assert_eq!(home.config("-p 7 --source /d").sources.len(), 1);
+    assert_eq!(home.config("record -p 7").sources, []);
+}
+
+#[test]
 fn colours_are_a_number_a_word_or_true() {
     for (text, depth) in [
         ("true", ColorDepth::True),

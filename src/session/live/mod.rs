@@ -23,7 +23,7 @@ use std::time::Instant;
 use super::projecting::Answer;
 use super::signals::{self, Caught, SIGCONT};
 use super::waking::Progress;
-use super::{last_session, memory, projecting, source, waiting, waking, watch};
+use super::{code_reader, last_session, memory, projecting, source, waiting, waking, watch};
 use crate::app::Input;
 use crate::config::{Choices, Config, Given};
 use crate::exit_code::{ExitCode, Failure};

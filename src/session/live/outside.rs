@@ -15,6 +15,7 @@ use crate::config::{Config, TargetSpec};
 use crate::exit_code::{ExitCode, Failure};
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::projection::settings::Settings;
+use crate::process::mapped_files::Files;
 use crate::process::process_list::{self, ProcessRow};
 use crate::reducer::{Asker, Publication};
 use crate::tui::terminal::Screen;
@@ -79,6 +80,8 @@ pub trait Watched {
     fn ptrace_would_help(&self) -> bool;
     /// Returns a handle for a thread that may wait for names.
     fn asker(&self) -> Option<Asker>;
+    /// Returns the files that the processes have mapped.
+    fn files(&self) -> Option<Files>;
     /// Returns the file that receives the COMMAND's output, if it is one.
     fn output(&self) -> Option<PathBuf>;
     /// Stops sampling. Returns the exit code of a COMMAND that has exited; otherwise ends it or, by
@@ -105,6 +108,10 @@ impl Watched for Watch {
 
     fn asker(&self) -> Option<Asker> {
         Watch::asker(self)
+    }
+
+    fn files(&self) -> Option<Files> {
+        Some(Watch::files(self))
     }
 
     fn output(&self) -> Option<PathBuf> {

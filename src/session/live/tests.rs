@@ -15,6 +15,7 @@ use crate::app::key::Key;
 use crate::config::{Mode, TargetSpec, Wanted};
 use crate::model::facts::snapshot::Health;
 use crate::model::projection::settings::Settings;
+use crate::process::mapped_files::Files;
 use crate::process::process_list::ProcessRow;
 use crate::reducer::Asker;
 
@@ -82,6 +83,9 @@ impl Watched for FakeWatch {
         false
     }
     fn asker(&self) -> Option<Asker> {
+        None
+    }
+    fn files(&self) -> Option<Files> {
         None
     }
     fn output(&self) -> Option<PathBuf> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
+use super::code_reader::CodeReader;
 use super::ending::{KEPT, await_saved, keep, not_kept};
 use super::listing::Listing;
 use super::memory::Trimmer;
@@ -17,6 +18,7 @@ use super::waiting::Waiting;
 use super::waking::{self, Progress, Waking};
 use super::{Against, Message};
 use crate::app::baseline::Baseline;
+use crate::app::code_text::CodeRequest;
 use crate::app::{AppConfig, AppState, Counted, Effect, Input, READ_WITHIN, Severity};
 use crate::config::{Choices, Config, TargetSpec, Wanted};
 use crate::config_file;
@@ -71,6 +73,7 @@ pub struct Live<'a> {
     later: VecDeque<Message>,
     projecting: Projecting,
     waiting: Waiting,
+    code_reader: CodeReader,
     /// While wakeups are counted.
     waking: Option<Waking>,
     watch: Option<Box<dyn Watched>>,
@@ -159,6 +162,7 @@ impl Live<'_> {
             later: VecDeque::new(),
             projecting,
             waiting,
+            code_reader: CodeReader::default(),
             waking: None,
             watch,
             listing: Listing::default(),
@@ -386,6 +390,10 @@ impl Live<'_> {
                     self.waiting.ask(asked, Instant::now());
                     Ok(())
                 }
+                Effect::ReadCode(request) => {
+                    self.read_code(*request);
+                    Ok(())
+                }
                 Effect::CountWakeups(time) => {
                     self.count_wakeups(time);
                     Ok(())
@@ -453,6 +461,16 @@ impl Live<'_> {
         if let Some(watch) = &self.watch {
             what(&**watch);
         }
+    }
+
+    /// Reads the text of a function on its own thread, since a file server may hang.
+    fn read_code(&mut self, request: CodeRequest) {
+        let files = self.watch.as_ref().and_then(|watch| watch.files());
+        let sender = self.sender.clone();
+        let found = move |read| {
+            let _ = sender.send(Message::Input(Input::Code(read)));
+        };
+        self.code_reader.read(request, files, &self.config.sources, found);
     }
 
     /// Counts who wakes the threads of the processes that are watched now.

@@ -1,0 +1,124 @@
+//! The keys of the source view: opening it from a row, and leaving it.
+
+use std::sync::Arc;
+
+use super::AppState;
+use super::code_text::CodeRead;
+use super::event::Effect;
+use super::pane::Pane;
+use super::view::View;
+use crate::model::facts::tables::{FrameKind, Location};
+
+impl View {
+    /// Returns the function of the row under the cursor, as its rows name it.
+    fn function_for_source(&self) -> Option<Arc<Location>> {
+        if let Some(location) = self.selected_location()
+            && (self.selected_method().is_some() || self.pane == Pane::Timeline)
+        {
+            return Some(location.clone());
+        }
+        if self.pane.is_compared() {
+            return self.selected_location().cloned();
+        }
+        let mut at = self.selected_node();
+        let trees = self.selected_in();
+        while let Some(node) = at {
+            if !trees.is_entry(node) {
+                return Some(trees.location(node, self.shown.metric).clone());
+            }
+            at = trees.parent(node);
+        }
+        None
+    }
+}
+
+impl AppState {
+    /// Opens the source of the row's function; where it is open, switches to the instructions or
+    /// back.
+    pub(super) fn show_source(&mut self) {
+        let rows = usize::from(self.layout().rows);
+        if self.view.pane == Pane::Source {
+            self.view.source.chosen = true;
+            let metric = self.view.shown.metric;
+            return self.view.source.switch(rows, metric);
+        }
+        if self.view.shown.roll_up.joins() {
+            return self.say("rows are no functions now: b shows functions");
+        }
+        let Some(function) = self.view.function_for_source() else {
+            return self.say("select a call first: a thread group has no source");
+        };
+        match function.kind {
+            FrameKind::Marker | FrameKind::Thread => {
+                return self.say("this row is no function: it has no source");
+            }
+            FrameKind::Kernel => {
+                return self.say("functions of the kernel: neither source nor code is read");
+            }
+            _ => {}
+        }
+        let before = self.view.pane;
+        self.view.source.begin(function, before);
+        self.show_pane(Pane::Source);
+        self.project();
+    }
+
+    /// Goes back to the view that it was opened from. Returns false if another one is displayed.
+    pub(super) fn leave_source(&mut self) -> bool {
+        if self.view.pane != Pane::Source {
+            return false;
+        }
+        let before = self.view.source.before;
+        self.show_pane(before);
+        true
+    }
+
+    pub(super) fn next_hot(&mut self, by: isize) {
+        let rows = usize::from(self.layout().rows);
+        let metric = self.view.shown.metric;
+        if !self.view.source.next_hot(by, metric, rows) {
+            self.say(match by > 0 {
+                true => "no other line has time",
+                false => "this is the hottest line",
+            });
+        }
+    }
+
+    pub(super) fn take_code(&mut self, read: CodeRead) {
+        self.view.source.found(read);
+        self.view.source.fall_back();
+        let (rows, metric) = (usize::from(self.layout().rows), self.view.shown.metric);
+        if self.view.pane == Pane::Source {
+            self.view.source.read(metric, rows);
+        }
+    }
+
+    /// Returns the request for the displayed text, unless it is there.
+    pub(super) fn wanted_code(&mut self) -> Option<Effect> {
+        if self.view.pane != Pane::Source {
+            return None;
+        }
+        let snapshot = self.view.snapshot.clone()?;
+        let living = snapshot.living().filter(|_| !self.config.saved);
+        let of_all = snapshot.targets.iter().filter(|_| self.config.saved);
+        let processes = living.chain(of_all).map(|target| (target.pid, target.command.clone()));
+        let processes: Vec<_> = processes.collect();
+        let request = self.view.source.wanted(processes.clone());
+        if request.is_some() {
+            return request.map(|request| Effect::ReadCode(Box::new(request)));
+        }
+        // The text cannot be asked for: the other one may.
+        let before = self.view.source.shown;
+        self.view.source.fall_back();
+        let request = match self.view.source.shown == before {
+            true => None,
+            false => self.view.source.wanted(processes),
+        };
+        self.view.source.fall_back();
+        let (rows, metric) = (usize::from(self.layout().rows), self.view.shown.metric);
+        if self.view.source.shown != before {
+            self.view.source.read(metric, rows);
+        }
+        request.map(|request| Effect::ReadCode(Box::new(request)))
+    }
+}
