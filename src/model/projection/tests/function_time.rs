@@ -157,9 +157,10 @@ fn is_part(part: &Totals, whole: &Totals) -> bool {
         && part.hits <= whole.hits
 }
 
-/// Total and self time by key.
+/// Total and self time by key, of those with any. (An observation may have a duration only.)
 fn by_key<Key: Ord + Clone>(list: &[TimeAt<Key>]) -> BTreeMap<Key, (Totals, Totals)> {
-    list.iter().map(|at| (at.at.clone(), (plain(at.total), plain(at.own)))).collect()
+    let times = list.iter().map(|at| (at.at.clone(), (plain(at.total), plain(at.own))));
+    times.filter(|(_, (total, _))| *total != Totals::default()).collect()
 }
 
 proptest! {
