@@ -39,10 +39,21 @@ impl Members {
         let threads = known.map(|of| (of.thread, of.name.clone())).collect();
         Members { group: group.name.clone(), threads }
     }
+
+    /// Returns the thread's name, with its number where another thread has the same one.
+    fn name_of(&self, thread: ThreadKey, name: &Arc<str>) -> Arc<str> {
+        match self.threads.iter().filter(|(_, other)| other == name).nth(1) {
+            Some(_) => format!("{name} {}", thread.tid).into(),
+            None => name.clone(),
+        }
+    }
 }
 
 /// A thread that is busy for this part of a column is shown as busy.
 const BUSY_PART: Ns = 10;
+
+/// Threads with this part of the busy time of the busiest one stand before the others.
+const MAIN_PART: Ns = 8;
 
 /// What a thread does at a moment.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -337,7 +348,7 @@ impl Projector {
             let dropped = runs.len() - kept;
             let dropped_ns = runs.drain(..dropped).map(|run| run.ns).sum();
             runs.shrink_to_fit();
-            let (thread, name) = (*thread, name.clone());
+            let (thread, name) = (*thread, members.name_of(*thread, name));
             timeline.threads.push(ThreadLine { thread, name, cells, runs, dropped, dropped_ns });
         }
         timeline
@@ -354,7 +365,13 @@ fn choose(times: &[Time], members: &Members) -> (Vec<u32>, usize) {
     threads.sort_unstable_by_key(|thread| (Reverse(time(*thread).busy), key(*thread)));
     let dropped = threads.len().saturating_sub(MAX_THREADS);
     threads.truncate(MAX_THREADS);
-    threads.sort_unstable_by_key(|thread| (time(*thread).busy == 0, key(*thread)));
+    // The busiest are seen without scrolling, and keep their places while they are about as busy.
+    let most = threads.iter().map(|thread| time(*thread).busy).max().unwrap_or(0);
+    let rank = |busy: Ns| match busy {
+        0 => 2,
+        busy => u8::from(busy < most / MAIN_PART),
+    };
+    threads.sort_unstable_by_key(|thread| (rank(time(*thread).busy), key(*thread)));
     (threads, dropped)
 }
 
@@ -475,5 +492,17 @@ mod tests {
         let (chosen, dropped) = choose(&times, &members(times.len() as u32));
         let expected: Vec<u32> = [3].into_iter().chain(5..MAX_THREADS as u32 + 4).collect();
         assert_eq!((chosen, dropped), (expected, 4));
+        // Those that were hardly busy stand after the others, those that were not at the end.
+        let times = [idle, busy(2), busy(80), idle, busy(11), busy(10), busy(9)];
+        assert_eq!(choose(&times, &members(7)).0, vec![2, 4, 5, 1, 6, 0, 3]);
+    }
+
+    #[test]
+    fn threads_of_one_name_have_their_numbers() {
+        let thread = |tid, name: &str| (ThreadKey { pid: 1, tid, start: 1 }, name.into());
+        let threads = vec![thread(7, "pool"), thread(8, "main"), thread(9, "pool")];
+        let members = Members { threads, ..Members::default() };
+        let names = members.threads.iter().map(|(key, name)| members.name_of(*key, name));
+        assert_eq!(names.collect::<Vec<_>>(), ["pool 7", "main", "pool 9"].map(Arc::from));
     }
 }
