@@ -29,8 +29,9 @@ const KEYS_EVERY: Duration = Duration::from_millis(150);
 pub struct Pacer {
     /// When the first numbers were drawn.
     first: Option<Instant>,
-    /// When numbers were drawn last, and the bytes written for them.
+    /// When numbers were drawn last.
     drawn: Option<Instant>,
+    /// Bytes written for numbers alone the last time.
     bytes: u64,
     wanted: Wanted,
     under_way: UnderWay,
@@ -99,21 +100,24 @@ impl Pacer {
         self.under_way.add(bytes, now);
         // A key between two drawings of numbers does not delay the next of these.
         let numbers = match self.drawn {
-            _ if self.wanted == Wanted::Data => true,
-            None => false,
+            // The first one and those after keys change more cells than numbers do.
+            Some(_) if self.wanted == Wanted::Data => {
+                self.bytes = bytes;
+                true
+            }
+            None => self.wanted == Wanted::Data,
             Some(drawn) => now.saturating_duration_since(drawn) >= self.every(now),
         };
         if numbers {
             self.first.get_or_insert(now);
             self.drawn = Some(now);
-            self.bytes = bytes;
         }
         self.wanted = Wanted::Nothing;
     }
 
     fn every(&self, now: Instant) -> Duration {
         let young = self.first.is_none_or(|first| now.saturating_duration_since(first) < FIRST);
-        if young && self.under_way.now(now) <= AHEAD / 4 {
+        if young && self.under_way.now(now) <= AHEAD / 2 {
             return FIRST_EVERY;
         }
         let half_of_link = Duration::from_millis((self.bytes * 2000 / LINK).min(10_000));
@@ -219,11 +223,30 @@ mod tests {
     fn numbers_leave_half_of_a_slow_link_to_keys() {
         // 80x24: twice a second, and ten times in the first one.
         assert!((28 * 800..=30 * 800).contains(&numbers(800)), "{}", numbers(800));
-        // 200x60: half of what the link can take, beside the first second.
-        let written = numbers(5_500);
-        assert!((8 * LINK / 2..=10 * LINK / 2 + AHEAD / 2).contains(&written), "{written}");
+        // 200x60: what the link takes in the first second and what may be ahead of it then; half
+        // of what it takes afterwards.
+        let (written, first) = (numbers(5_500), LINK + AHEAD / 2 + 5_500);
+        assert!((8 * LINK / 2..=9 * LINK / 2 + first).contains(&written), "{written}");
         // However much it is, it is drawn.
         assert!(numbers(100_000) >= 5 * 100_000);
+    }
+
+    #[test]
+    fn a_whole_screen_does_not_put_numbers_off() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut pacer = Pacer::default();
+        // The first rows, then their names.
+        pacer.data();
+        pacer.drawn(at(0), 14_000);
+        pacer.data();
+        assert_eq!(pacer.due_in(at(100)), Some(Duration::ZERO));
+        pacer.drawn(at(1000), 3_000);
+        // Another view, which shows new numbers too.
+        pacer.urgent();
+        pacer.drawn(at(2000), 14_000);
+        pacer.data();
+        assert_eq!(pacer.due_in(at(2000)), Some(DATA_EVERY));
     }
 
     #[test]
