@@ -16,8 +16,8 @@ use crossterm::terminal::{
     disable_raw_mode, enable_raw_mode,
 };
 use crossterm::{cursor, execute, queue};
-use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
+use ratatui::{Frame, Terminal};
 
 use super::theme::Theme;
 use crate::app::AppState;
@@ -122,12 +122,9 @@ impl Screen {
     /// the number of bytes written.
     pub fn draw(&mut self, app: &AppState) -> io::Result<u64> {
         self.written.set(0);
-        queue!(self.terminal.backend_mut(), BeginSynchronizedUpdate)?;
         let theme = &self.theme;
-        self.drawing.set(true);
-        let drawn = self.terminal.draw(|frame| super::draw(frame, app, theme)).map(|_| ());
-        self.drawing.set(false);
-        execute!(self.terminal.backend_mut(), EndSynchronizedUpdate)?;
+        let drawn =
+            draw_on(&mut self.terminal, &self.drawing, |frame| super::draw(frame, app, theme));
         drawn.map(|()| self.written.get())
     }
 
@@ -170,6 +167,20 @@ impl Screen {
         write!(out, "\x1b]52;c;{}\x07", BASE64_STANDARD.encode(text))?;
         Write::flush(out)
     }
+}
+
+/// Draws in one piece, as one synchronized update.
+fn draw_on<W: Write>(
+    terminal: &mut Terminal<CrosstermBackend<Output<W>>>,
+    drawing: &Cell<bool>,
+    render: impl FnOnce(&mut Frame<'_>),
+) -> io::Result<()> {
+    queue!(terminal.backend_mut(), BeginSynchronizedUpdate)?;
+    drawing.set(true);
+    let drawn = terminal.draw(render).map(|_| ());
+    drawing.set(false);
+    execute!(terminal.backend_mut(), EndSynchronizedUpdate)?;
+    drawn
 }
 
 impl Drop for Screen {
@@ -239,6 +250,10 @@ pub fn restore() {
 
 #[cfg(test)]
 mod tests {
+    use ratatui::layout::Rect;
+    use ratatui::style::{Color, Modifier, Style};
+    use ratatui::{TerminalOptions, Viewport};
+
     use super::*;
 
     /// Keeps what each write brings.
@@ -272,5 +287,38 @@ mod tests {
         assert_eq!((&output.out.0[..], written.get()), (&[b"begin cells end".to_vec()][..], 15));
         output.flush().expect("nothing is left");
         assert_eq!(written.get(), 15);
+    }
+
+    #[test]
+    fn a_changed_number_is_few_bytes() {
+        let (drawing, written) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0)));
+        let output = Output {
+            out: Writes::default(),
+            held: Vec::new(),
+            drawing: Rc::clone(&drawing),
+            written: Rc::clone(&written),
+        };
+        let viewport = Viewport::Fixed(Rect::new(0, 0, 200, 60));
+        let options = TerminalOptions { viewport };
+        let backend = CrosstermBackend::new(output);
+        let mut terminal = Terminal::with_options(backend, options).expect("it only writes");
+        let mut bytes = |numbers: [f64; 2]| {
+            written.set(0);
+            draw_on(&mut terminal, &drawing, |frame| {
+                let buffer = frame.buffer_mut();
+                for row in 0..60 {
+                    let shown = if row == 30 { numbers } else { [12.5, 3.0] };
+                    let style = Style::new().fg(Color::Indexed(208)).add_modifier(Modifier::BOLD);
+                    buffer.set_string(2, row, format!("{:>6.1}", shown[0]), style);
+                    buffer.set_string(9, row, format!("{:>6.1} rows", shown[1]), Style::new());
+                }
+            })
+            .expect("written");
+            written.get()
+        };
+        assert!(bytes([12.5, 3.0]) > 1_000, "the first drawing is whole");
+        assert!((1..200).contains(&bytes([87.9, 3.0])), "all digits of a styled number");
+        assert!((1..200).contains(&bytes([87.9, 100.0])), "a plain one that grows");
+        assert!(bytes([87.9, 100.0]) < 50, "nothing changed");
     }
 }
