@@ -16,13 +16,14 @@ pub enum Choice {
     Idle,
     OnlyThreads,
     Graph,
+    Source,
     Wakers,
     Copy,
 }
 
 impl Choice {
     /// In the order of the menu.
-    const OF_FUNCTION: [Choice; 9] = [
+    const OF_FUNCTION: [Choice; 10] = [
         Choice::Focus,
         Choice::Ignore,
         Choice::Hide,
@@ -30,17 +31,19 @@ impl Choice {
         Choice::Idle,
         Choice::OnlyThreads,
         Choice::Graph,
+        Choice::Source,
         Choice::Wakers,
         Choice::Copy,
     ];
     /// In views that sum up all threads.
-    const OF_ALL_THREADS: [Choice; 8] = [
+    const OF_ALL_THREADS: [Choice; 9] = [
         Choice::Focus,
         Choice::Ignore,
         Choice::Hide,
         Choice::Mine,
         Choice::Idle,
         Choice::Graph,
+        Choice::Source,
         Choice::Wakers,
         Choice::Copy,
     ];
@@ -56,6 +59,7 @@ impl Choice {
             Choice::Idle => 'i',
             Choice::OnlyThreads => 't',
             Choice::Graph => 'g',
+            Choice::Source => 's',
             Choice::Wakers => 'u',
             Choice::Copy => 'y',
         }
@@ -70,6 +74,7 @@ impl Choice {
             Choice::Idle => "idle: waiting in it is waiting for work, or is not (I)",
             Choice::OnlyThreads => "threads: only this group of threads",
             Choice::Graph => "graph: its callers and callees (3)",
+            Choice::Source => "source: its lines or instructions, with their time (a)",
             Choice::Wakers => "wakers: count who wakes its threads (u)",
             Choice::Copy => "copy the stack (y)",
         }
@@ -132,6 +137,7 @@ impl AppState {
                 }
             }
             Choice::Graph => self.show_graph(),
+            Choice::Source => self.show_source(),
             Choice::Wakers => return self.count_wakers(),
             Choice::Copy => return self.copy_stack(),
         }

@@ -40,6 +40,8 @@ fn a_row_has_a_menu() {
     assert!(!live.screen().contains("only this group"), "{}", live.screen());
     live.press("g");
     assert!(live.screen().contains("OF IT%"), "the graph:\n{}", live.screen());
+    let screen = live.press("2:s").screen();
+    assert!(screen.contains("SOURCE OF") || screen.contains("INSTRUCTIONS OF"), "{screen}");
 }
 
 #[test]
