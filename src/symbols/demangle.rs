@@ -50,10 +50,25 @@ fn cpp(raw: &str) -> Option<String> {
     if !(raw.starts_with("_Z") || raw.starts_with("___Z") || raw.starts_with("_GLOBAL_")) {
         return None;
     }
-    let symbol = Symbol::new_with_options(raw.as_bytes(), &ParseOptions::default()).ok()?;
-    let options = DemangleOptions::new().no_params().no_return_type();
-    let name = bounded(|out| symbol.structured_demangle(out, &options))?;
+    let name = cpp_symbol(raw.as_bytes()).or_else(|| name_alone(raw))?;
     Some(without_abi_tags(without_qualifiers(&name)))
+}
+
+fn cpp_symbol(raw: &[u8]) -> Option<String> {
+    let symbol = Symbol::new_with_options(raw, &ParseOptions::default()).ok()?;
+    let options = DemangleOptions::new().no_params().no_return_type();
+    bounded(|out| symbol.structured_demangle(out, &options))
+}
+
+/// Demangles the name of a template's instance without the types behind it: cpp_demangle 0.5
+/// refuses names with some expressions in those, as of `std::log<int>`, whose result is that of an
+/// `enable_if`.
+fn name_alone(raw: &str) -> Option<String> {
+    /// Maximum ends of lists in a symbol that are tried.
+    const ENDS: usize = 64;
+    let ends = raw.bytes().enumerate().filter(|(_, byte)| *byte == b'E').take(ENDS);
+    // With a result and a parameter, because those of a template's instance are mangled.
+    ends.filter_map(|(end, _)| cpp_symbol(&[&raw.as_bytes()[..=end], b"vv"].concat())).next()
 }
 
 /// Runs a formatter with output of any length, keeping [`DEMANGLED_CAP`] bytes; `None` if it fails
@@ -202,6 +217,21 @@ mod tests {
         check("_Z3runIPFviEEvT_", "run<void (*)(int)>");
         check("_ZN3foo3barB5cxx11Ev", "foo::bar");
         check("_Z5applyIiET_S0_", "apply<int>");
+    }
+
+    /// Judged by c++filt.
+    #[test]
+    fn expressions_in_types_cost_the_name_nothing() {
+        let enabled = "ENSt9enable_ifIXsr7is_sameIT_S1_EE5valueEvE4typeES1_";
+        check(
+            "_ZSt3logIiEN9__gnu_cxx11__enable_ifIXsr12__is_integerIT_EE7__valueEdE6__typeES3_",
+            "std::log<int>",
+        );
+        check(
+            &format!("_ZN2ns5applyIi{enabled}"),
+            "_ZN2ns5applyIiENSt9enable_ifIXsr7is_sameIT_S1_EE5valueEvE4typeES1_",
+        );
+        check(&format!("_ZN2ns5applyIiE{enabled}"), "ns::apply<int>");
     }
 
     #[test]
