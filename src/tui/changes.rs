@@ -162,7 +162,10 @@ fn write(
 }
 
 pub(super) fn points(value: f64) -> String {
-    format!("{value:+.1}")
+    match format!("{value:+.1}").as_str() {
+        "+0.0" | "-0.0" => "0.0".to_owned(),
+        text => text.to_owned(),
+    }
 }
 
 fn draw_name(
@@ -230,11 +233,12 @@ pub fn explain(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
 pub(super) fn words(change: &Change) -> String {
     let [before, after] = [change.before, change.after].map(|share| percent(share / 100.0));
     let (difference, low, high) = (points(change.change), points(change.low), points(change.high));
-    if change.before == change.after {
+    let is_measured = change.is_resolved() && change.low == change.high;
+    if change.before == change.after || is_measured && difference == "0.0" {
         return format!("before {before} %, now {after} %: no difference");
     }
     match change.is_resolved() {
-        true if change.low == change.high => {
+        true if is_measured => {
             format!("before {before} %, now {after} %: {difference} points, measured")
         }
         true => format!(
@@ -243,5 +247,15 @@ pub(super) fn words(change: &Change) -> String {
         false => format!(
             "before {before} %, now {after} %: {difference} may be due to sampling ({low} to {high})"
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_of_nothing_has_no_sign() {
+        assert_eq!([0.04, -0.04, 0.06, -0.06].map(points), ["0.0", "0.0", "+0.1", "-0.1"]);
     }
 }
