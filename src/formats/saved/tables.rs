@@ -413,3 +413,86 @@ fn stack(id: usize, before: u32, take: &mut Take<'_>) -> Option<(StackId, FrameI
     // Only the empty stack is its own caller.
     (parent < id || id == 0).then_some((StackId(parent as u32), FrameId(top), futex))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::facts::snapshot::Snapshot;
+    use crate::model::projection::settings::Settings;
+
+    fn code(file: u32, offset: u64, exact: bool) -> RawFrame {
+        RawFrame::new(FrameCode::Code { file: FileId(file), offset, exact })
+    }
+
+    #[test]
+    fn a_place_is_read_as_it_was_written() {
+        for frame in [
+            code(0, 0, true),
+            code(1, 0x1234, false),
+            code(FileId::MAX, (1 << 40) - 1, true),
+            RawFrame::new(FrameCode::Runtime { id: 7 }),
+            RawFrame::marker(Marker::Torn),
+        ] {
+            let mut list = Put::default();
+            write_place(frame, &mut list);
+            let mut take = Take(&list.bytes);
+            let wanted = Some(frame).filter(|f| matches!(f.decode(), FrameCode::Code { .. }));
+            assert_eq!(place(&mut take), Some(wanted), "{frame:?}");
+            assert_eq!(take.number(), None, "all of it is read");
+        }
+    }
+
+    #[test]
+    fn a_place_that_no_file_has_is_none() {
+        let read = |numbers: &[u64]| {
+            let mut list = Put::default();
+            numbers.iter().for_each(|number| list.number(*number));
+            place(&mut Take(&list.bytes))
+        };
+        let last = u64::from(FileId::MAX) + 1;
+        assert_eq!(read(&[last, 2]), Some(Some(code(FileId::MAX, 1, false))));
+        assert_eq!(read(&[last + 1, 2]), None);
+        assert_eq!(read(&[u64::MAX, 2]), None);
+        assert_eq!(read(&[1, 1 << 41]), Some(None));
+        assert_eq!(read(&[1]), None);
+    }
+
+    #[test]
+    fn a_few_places_among_many_frames_are_kept() {
+        let named = || Named::known([Location::named("f", FrameKind::Native)]);
+        let raw = |id| match id {
+            70 => code(2, 0x1234, true),
+            id => RawFrame::new(FrameCode::Runtime { id }),
+        };
+        let frames = (0..100).map(|id| (raw(id), named())).collect();
+        let parts = Parts { names: Vec::new(), frames, stacks: Vec::new(), blockers: Vec::new() };
+        let tables = Tables::from_parts(parts).expect("sound");
+        let snapshot = Snapshot { tables, ..crate::formats::fixture::snapshot() };
+        let mut bytes = Vec::new();
+        super::super::write(&snapshot, &Settings::default(), &mut bytes).expect("memory");
+        let tables = super::super::read(&bytes).expect("a profile").snapshot.tables;
+        let is_code =
+            |id: &u32| matches!(tables.frame(FrameId(*id)).decode(), FrameCode::Code { .. });
+        assert_eq!((0..100).filter(is_code).collect::<Vec<_>>(), [70]);
+        assert_eq!(tables.frame(FrameId(70)), raw(70));
+    }
+
+    /// A marker has a meaning of its own.
+    #[test]
+    fn no_place_takes_a_marker_away() {
+        let counts = Counts { frames: 3, stacks: 0, ..Counts::default() };
+        let named = || Named::known([Location::named("f", FrameKind::Native)]);
+        let raw = [
+            RawFrame::marker(Marker::Torn),
+            RawFrame::new(FrameCode::Runtime { id: 1 }),
+            RawFrame::new(FrameCode::Runtime { id: 2 }),
+        ];
+        let place = code(1, 64, true);
+        let mut found = Found::new(counts);
+        found.frames = raw.iter().map(|raw| Some((*raw, named()))).collect();
+        found.places = vec![Some(place), None, Some(place)];
+        let (tables, _) = found.tables().expect("sound");
+        let frames = (0..3).map(|id| tables.frame(FrameId(id)));
+        assert_eq!(frames.collect::<Vec<_>>(), [raw[0], raw[1], place]);
+    }
+}

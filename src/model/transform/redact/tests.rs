@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::model::projection::waits::{Asked, Lock, Peer, PeerProcess};
 use crate::model::vocabulary::event::Syscall;
-use crate::model::vocabulary::frame::ThreadKey;
+use crate::model::vocabulary::frame::{FileId, ThreadKey};
 use crate::model::vocabulary::role::Origin;
 use crate::model::vocabulary::wakeup::{Cost, Woken};
 
@@ -309,4 +309,20 @@ fn a_snapshot_tells_nothing_of_its_program_host_or_user() {
         ..snapshot
     };
     assert_eq!(&*Redactor::new(KEY).snapshot(&own).capture, "bpf");
+}
+
+/// They would name functions to who has the program.
+#[test]
+fn places_in_files_are_dropped() {
+    let code = |offset, exact| FrameCode::Code { file: FileId(1), offset, exact };
+    let kept = [RawFrame::marker(Marker::Torn), RawFrame::new(FrameCode::Runtime { id: 7 })];
+    let frames = [code(64, true), code(65, false)].map(RawFrame::new).into_iter().chain(kept);
+    let named = || Named::known([location("f", "app", FrameKind::Native)]);
+    let frames = frames.map(|frame| (frame, named())).collect();
+    let parts = Parts { names: Vec::new(), frames, stacks: Vec::new(), blockers: Vec::new() };
+    let tables = Tables::from_parts(parts).expect("sound");
+    let redacted = Redactor::new(KEY).tables(&tables);
+    let found: Vec<RawFrame> = (0..4).map(|id| redacted.frame(FrameId(id))).collect();
+    assert!(found[..2].iter().all(|raw| matches!(raw.decode(), FrameCode::Runtime { .. })));
+    assert_eq!(found[2..], kept);
 }
