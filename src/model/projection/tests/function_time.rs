@@ -70,9 +70,49 @@ fn a_line_has_the_time_of_the_stacks_that_are_there() {
     let [ten, eleven, unknown] = ["f:10", "f:11", "f"].map(|frame| Some(world.place_of(frame)));
     let found: BTreeMap<_, _> =
         time.places.iter().map(|at| (at.at, (at.total.wall_ns, at.own.wall_ns))).collect();
+    assert!(time.places.is_sorted_by_key(|at| at.at), "{:?}", time.places);
     assert_eq!(found, [(ten, (11, 11)), (eleven, (28, 16)), (unknown, (64, 64))].into());
     assert_eq!(lines(&world.time_of("main")), ["1 51 32", "2 4 0"]);
     assert_eq!(world.time_of("none"), FunctionTime::default());
+}
+
+#[test]
+fn time_off_the_cpu_is_that_of_the_function_and_of_its_lines() {
+    let mut world = begun();
+    world.fact("one", "main:1;f:10", State::Sleep, 40).cpu_ns = 10;
+    world.fact("one", "main:1;f:11;g:20", State::Run, 5).cpu_ns = 5;
+    world.fact("two", "main:1;f:11;g:20", State::Sleep, 7).cpu_ns = 0;
+    let time = world.time_of("f");
+    assert_eq!((time.total.off_ns, time.own.off_ns), (37, 30));
+    let lines: Vec<_> =
+        time.lines.iter().map(|at| (at.at.1, at.total.off_ns, at.own.off_ns)).collect();
+    assert_eq!(lines, [(Some(10), 30, 30), (Some(11), 7, 0)]);
+    let places: u64 = time.places.iter().map(|at| at.total.off_ns).sum();
+    assert_eq!(places, 37);
+}
+
+#[test]
+fn places_are_in_the_order_of_their_files() {
+    let mut world = begun();
+    let frames = ["f:1", "f:2", "f:3"];
+    frames.iter().for_each(|frame| _ = world.frame(frame));
+    for (stack, wall) in [("f:3", 1), ("f:1", 2), ("f:2", 4)] {
+        world.fact("one", stack, State::Run, wall);
+    }
+    let time = world.time_of("f");
+    let places: Vec<_> = time.places.iter().map(|at| at.at).collect();
+    assert_eq!(places, frames.map(|frame| Some(world.place_of(frame))));
+    assert_eq!(lines(&time), ["1 2 2", "2 4 4", "3 1 1"]);
+}
+
+#[test]
+fn functions_of_one_name_are_told_apart_by_their_files() {
+    let mut world = begun();
+    world.fact("one", "main:1;init:10", State::Run, 1);
+    world.fact("one", "main:1;libssl.so.3!init:10", State::Run, 2);
+    assert_eq!(lines(&world.time_of("init")), ["10 1 1"]);
+    let other = FunctionKey::of(&location("libssl.so.3!init", false));
+    assert_eq!(lines(&world.time_in(&other, &Settings::default())), ["10 2 2"]);
 }
 
 #[test]
