@@ -456,6 +456,26 @@ proptest! {
             kept += if is_there(&group.total) { group.own.before.value_ns } else { 0 };
             prop_assert!(below.total.value_ns <= group.total.before.value_ns);
         }
+        // What is gone below a row is what its callees add to it.
+        let seen = |total: &Pair<Sums>, below: &Gone| match is_gone(total) {
+            true => (1, total.before.value_ns),
+            false => (below.calls, below.total.value_ns),
+        };
+        let sum = |nodes: &mut dyn Iterator<Item = u32>| nodes.fold((0, 0), |sum, node| {
+            let at = node as usize;
+            let (calls, ns) = seen(&diff.nodes[at].total, &gone.nodes[at]);
+            (sum.0 + calls, sum.1 + ns)
+        });
+        for (node, at) in diff.nodes.iter().zip(0..).filter(|(node, _)| !is_gone(&node.total)) {
+            let below = &gone.nodes[at as usize];
+            let callees = sum(&mut diff.callees_of(at));
+            prop_assert_eq!((below.calls, below.total.value_ns), callees, "{:?}", node.location);
+        }
+        for (group, at) in diff.groups.iter().zip(0..).filter(|(group, _)| !is_gone(&group.total)) {
+            let below = &gone.groups[at as usize];
+            let roots = sum(&mut diff.roots_of(at));
+            prop_assert_eq!((below.calls, below.total.value_ns), roots, "{}", group.name);
+        }
         prop_assert_eq!(gone.all.total.value_ns + kept, diff.whole.before.total.value(settings.metric));
         // A gone call has a caller that is there, or none.
         let topmost = (0..diff.nodes.len() as u32).filter(|node| {
