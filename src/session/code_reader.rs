@@ -83,15 +83,20 @@ fn answer_to(request: &CodeRequest, files: Option<&Files>, sources: &[SourcePath
     let code = &request.code;
     match &request.of {
         CodeOf::Source(location) => {
-            let pids: Vec<u32> = match files {
-                Some(_) => code.processes.iter().map(|(pid, _)| *pid).collect(),
-                // Numbers of a saved profile may be those of other processes now.
-                None => Vec::new(),
-            };
+            let pids = roots(code, files);
             let built = modified(code, files, sources);
             Found::Source(source_files::read(location, &pids, sources, built).map(Arc::new))
         }
         CodeOf::Instructions => Found::Instructions(instructions(code, files, sources)),
+    }
+}
+
+/// Returns the processes beneath whose roots source files may be.
+fn roots(code: &CodeFile, files: Option<&Files>) -> Vec<u32> {
+    match files {
+        Some(_) => code.processes.iter().map(|(pid, _)| *pid).collect(),
+        // Numbers of a saved profile may be those of other processes now.
+        None => Vec::new(),
     }
 }
 
@@ -163,4 +168,113 @@ fn modified(code: &CodeFile, files: Option<&Files>, sources: &[SourcePath]) -> O
         None => same_build(code, sources).ok()?.1,
     };
     file.metadata().ok()?.modified().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::elf::{Elf, hex};
+    use crate::model::facts::tables::{FrameKind, Location};
+    use crate::model::projection::CodePlace;
+    use crate::model::vocabulary::frame::FileId;
+
+    const MODULE: &str = "libshop.so.6";
+
+    /// Copies a library of this machine into a new directory, under another name. Returns its
+    /// build.
+    fn library() -> (tempfile::TempDir, Arc<str>) {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("own mappings");
+        let path = maps.lines().find(|line| line.ends_with("/libc.so.6")).expect("the C library");
+        let bytes = std::fs::read(&path[path.find('/').expect("a path")..]).expect("read");
+        let folder = tempfile::tempdir().expect("a directory");
+        std::fs::write(folder.path().join(MODULE), &bytes).expect("written");
+        let elf = Elf::parse(&bytes).expect("a library");
+        (folder, hex(elf.build_id().expect("a build id")).into())
+    }
+
+    fn code(build: Option<&str>, processes: &[(u32, &str)]) -> CodeFile {
+        CodeFile {
+            place: Some(CodePlace { file: FileId(1), offset: 64 }),
+            module: MODULE.into(),
+            build: build.map(Arc::from),
+            processes: processes.iter().map(|(pid, command)| (*pid, (*command).into())).collect(),
+        }
+    }
+
+    #[test]
+    fn a_saved_profile_is_explained_by_the_same_build_only() {
+        let (folder, build) = library();
+        let below = [SourcePath::Below(folder.path().to_owned())];
+        let path = folder.path().join(MODULE);
+        let found = |code: &CodeFile, sources: &[SourcePath]| {
+            same_build(code, sources).map(|(path, _)| path)
+        };
+        assert_eq!(found(&code(Some(&build), &[]), &below), Ok(path.clone()));
+        let other = "00".repeat(20);
+        let sentence = format!("{MODULE} is not here in the same build (--source DIR)");
+        assert_eq!(found(&code(Some(&other), &[]), &below), Err(sentence.clone()));
+        assert_eq!(found(&code(Some(&build), &[]), &[]), Err(sentence));
+        assert!(found(&code(None, &[]), &below).unwrap_err().contains("which build"));
+        // The program itself is where it was started.
+        let command = format!("{} --port 80", path.display());
+        assert_eq!(found(&code(Some(&build), &[(7, &command)]), &[]), Ok(path));
+    }
+
+    #[test]
+    fn processes_of_a_saved_profile_are_not_asked() {
+        let code = code(None, &[(7, "shopd"), (8, "shopd")]);
+        assert_eq!(roots(&code, Some(&Files::default())), [7, 8]);
+        assert!(roots(&code, None).is_empty());
+    }
+
+    #[test]
+    fn a_source_that_is_newer_than_the_program_of_a_saved_profile_is_told() {
+        let (folder, build) = library();
+        let source = folder.path().join("x.c");
+        std::fs::write(&source, "text").expect("written");
+        let open = |name| File::options().write(true).open(folder.path().join(name));
+        let program = open(MODULE).expect("there");
+        let file = Some(source.to_string_lossy().into());
+        let location = Location { file, ..Location::named("f", FrameKind::Native) };
+        let code = code(Some(&build), &[]);
+        let request = CodeRequest { number: 1, of: CodeOf::Source(location.into()), code };
+        let is_newer = |built: SystemTime| {
+            program.set_modified(built).expect("ours");
+            let below = [SourcePath::Below(folder.path().to_owned())];
+            match answer_to(&request, None, &below) {
+                Found::Source(Ok(text)) => text.is_newer,
+                other => panic!("{other:?}"),
+            }
+        };
+        let (now, day) = (SystemTime::now(), Duration::from_secs(86_400));
+        assert!(is_newer(now - day) && !is_newer(now + day));
+    }
+
+    #[test]
+    fn files_that_hang_keep_their_threads_and_others_are_read_again() {
+        let reader = CodeReader::default();
+        let read = || {
+            let (sender, found) = channel();
+            let request =
+                CodeRequest { number: 3, of: CodeOf::Instructions, code: code(None, &[]) };
+            reader.read(request, None, &[], move |read| sender.send(read).expect("it waits"));
+            found.recv_timeout(Duration::from_secs(60)).expect("an answer")
+        };
+        let why = |CodeRead { number, read }| match (number, read) {
+            (3, Found::Instructions(Err(why))) => why,
+            other => panic!("{other:?}"),
+        };
+        for _ in 0..2 * AT_ONCE {
+            assert!(why(read()).contains("which build"));
+        }
+        reader.running.store(AT_ONCE, Ordering::Relaxed);
+        for _ in 0..2 {
+            assert!(why(read()).contains("a file server may hang"));
+        }
+        reader.running.store(AT_ONCE - 1, Ordering::Relaxed);
+        assert!(why(read()).contains("which build"));
+    }
 }

@@ -256,6 +256,10 @@ mod tests {
         assert!(is_cut && found.len() == 1 && found[0].len() <= LINE_MAX);
         assert!(line(&b"\t".repeat(1 << 20)).len() <= LINE_MAX);
         assert_eq!(lines(b""), Some((Vec::new(), false)));
+        let here = folder(&[("x.c", &"a line\n".repeat(20_000))]);
+        let at = location(&here.path().join("x.c").to_string_lossy());
+        let read = read(&at, &[], &[], None).expect("read");
+        assert_eq!((read.lines.len(), read.is_cut), (20_000, false));
     }
 
     #[test]
