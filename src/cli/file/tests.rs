@@ -253,6 +253,7 @@ fn flags_off_before_a_subcommand_are_refused_as_others_are() {
     for line in [
         "--idle=false record -p 7",
         "--idle --idle=false record -p 7",
+        "--mouse --idle=false --mouse=false record -p 7",
         "--mouse=false --subprocesses --subprocesses=false --no-kernel=false record -p 7",
         "--idle=false record -p 7 --idle=false -- a",
     ] {
@@ -263,6 +264,8 @@ fn flags_off_before_a_subcommand_are_refused_as_others_are() {
     assert!(message.contains("`--idle` does nothing for `doctor`"), "{message}");
     // A shell alias may hold those of the screen.
     home.config("--no-color=false --mouse=false record --idle=false -p 7");
+    // The flag behind the subcommand holds, as it would alone.
+    assert!(home.config("--idle=false record --idle -p 7").settings.idle);
     // Where the word is another option's value, there is no subcommand.
     assert!(!home.config("--name record --idle=false").settings.idle);
 }

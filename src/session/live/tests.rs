@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use super::outside::{Terminal, Watched};
 use super::*;
-use crate::app::AppState;
 use crate::app::key::Key;
+use crate::app::{AppState, Severity};
 use crate::config::{Mode, TargetSpec, Wanted};
 use crate::model::facts::snapshot::Health;
 use crate::model::projection::settings::Settings;
@@ -25,6 +25,8 @@ type Log = Rc<RefCell<Vec<String>>>;
 struct FakeTerminal {
     log: Log,
     fails: bool,
+    /// Messages that are sent once the view says that choices are saved.
+    after_saving: Option<(Sender<Message>, Vec<Message>)>,
 }
 
 impl FakeTerminal {
@@ -38,7 +40,13 @@ impl Terminal for FakeTerminal {
     fn size(&self) -> io::Result<(u16, u16)> {
         Ok((80, 24))
     }
-    fn draw(&mut self, _: &AppState) -> io::Result<u64> {
+    fn draw(&mut self, app: &AppState) -> io::Result<u64> {
+        let is_saved = |(text, _): &(String, Severity)| text.starts_with("saved in");
+        if app.notice.as_ref().is_some_and(is_saved)
+            && let Some((sender, messages)) = self.after_saving.take()
+        {
+            messages.into_iter().for_each(|message| sender.send(message).expect("it listens"));
+        }
         if self.fails { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(100) }
     }
     fn redraw(&mut self) -> io::Result<()> {
@@ -142,6 +150,7 @@ struct Played {
     answers: Vec<Result<Aimed, Failure>>,
     opened: Option<Opened>,
     terminal_fails: bool,
+    after_saving: Vec<Message>,
     log: Log,
 }
 
@@ -156,6 +165,7 @@ impl Played {
             answers: Vec::new(),
             opened: None,
             terminal_fails: false,
+            after_saving: Vec::new(),
             log,
         }
     }
@@ -171,7 +181,11 @@ impl Played {
         let seconds = Cell::new(0);
         let mut live = Live::new(Parts {
             config: &self.config,
-            terminal: Box::new(FakeTerminal { log: self.log.clone(), fails: self.terminal_fails }),
+            terminal: Box::new(FakeTerminal {
+                log: self.log.clone(),
+                fails: self.terminal_fails,
+                after_saving: Some((sender.clone(), self.after_saving)),
+            }),
             host: Box::new(FakeHost { log: self.log.clone(), answers: self.answers.into() }),
             watch: self.watch.map(|watch| Box::new(watch) as Box<dyn Watched>),
             waits_for: None,
@@ -303,6 +317,34 @@ fn what_was_not_changed_stays_as_it_is_in_the_file() {
     assert!(is_success(&code), "{code:?}");
     let text = std::fs::read_to_string(&path).expect("it is written");
     assert_eq!(text, "interval = \"50ms\"\nmetric = \"cpu\"\n");
+}
+
+/// Each saving is of what was chosen since the one before.
+#[test]
+fn a_choice_that_is_taken_back_is_saved_again() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("config.toml");
+    let mut played = Played::watching();
+    played.config.file = Some(path.clone());
+    played.after_saving = keys("mmWq");
+    let (code, _) = played.run(joined([vec![snapshot(1)], keys("mW")]));
+    assert!(is_success(&code), "{code:?}");
+    let text = std::fs::read_to_string(&path).expect("it is written");
+    assert_eq!(text, "metric = \"wall\"\n");
+}
+
+#[test]
+fn what_the_command_line_gives_is_a_choice() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("config.toml");
+    std::fs::write(&path, "metric = \"off\"\nidle = true\n").expect("written");
+    let mut played = Played::watching();
+    played.config.file = Some(path.clone());
+    played.config.given = vec!["metric"];
+    let (code, _) = played.run(joined([vec![snapshot(1)], keys("Wq")]));
+    assert!(is_success(&code), "{code:?}");
+    let text = std::fs::read_to_string(&path).expect("it is written");
+    assert_eq!(text, "metric = \"wall\"\nidle = true\n");
 }
 
 #[test]
