@@ -17,9 +17,6 @@ impl View {
         {
             return Some(location.clone());
         }
-        if self.pane.is_compared() {
-            return self.selected_location().cloned();
-        }
         let mut at = self.selected_node();
         let trees = self.selected_in();
         while let Some(node) = at {
@@ -28,7 +25,8 @@ impl View {
             }
             at = trees.parent(node);
         }
-        None
+        // A row that has time in the baseline only.
+        self.selected_location().filter(|_| self.pane.is_compared()).cloned()
     }
 }
 

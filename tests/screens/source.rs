@@ -4,6 +4,8 @@ use sampletop::app::code_text::{
     CodeOf, CodeRead, CodeRequest, Found, Instruction, Instructions, SourceText,
 };
 
+use super::compared::released;
+use super::fixture::{Does, Doing, PID, Script};
 use super::graph::pricing;
 use super::*;
 
@@ -155,6 +157,7 @@ fn a_switches_and_backspace_goes_back() {
         assert!(matches!(request.of, CodeOf::Source(of) if of.file.as_deref() == Some(PATH)));
         assert!(live.press("a").screen().contains("INSTRUCTIONS OF"), "{}", live.screen());
         let request = asked(&mut live).expect("another request");
+        assert_eq!(request.code.processes.len(), 1, "{:?}", request.code);
         assert!(request.of == CodeOf::Instructions && request.code.place.is_some());
         assert!(live.press("a").screen().contains("SOURCE OF"), "{}", live.screen());
         assert!(asked(&mut live).is_none(), "it was asked for before");
@@ -183,6 +186,71 @@ fn instructions_take_the_place_of_a_source_that_is_not_there() {
     assert!(about(&live).contains(&format!("no source: {NOT_HERE}")), "{}", about(&live));
     live.press("a");
     assert!(about(&live).contains("no instructions: /srv/shop/bin/shopd: it is gone"));
+}
+
+#[test]
+fn a_source_that_is_not_there_is_shown_to_who_chose_it() {
+    let mut live = live(100, 30);
+    live.press("2/price<enter>a");
+    answer(&mut live, Found::Source(Err(NOT_HERE.into())));
+    answer(&mut live, Found::Instructions(instructions()));
+    assert!(live.screen().contains("INSTRUCTIONS OF price"), "{}", live.screen());
+    live.press("a").press("k");
+    assert!(live.screen().contains("SOURCE OF price"), "{}", live.screen());
+    assert!(about(&live).contains(&format!("no source: {NOT_HERE}")), "{}", about(&live));
+    assert_eq!(shares(&live).len(), 3, "{}", live.screen());
+}
+
+/// The code around the hottest place may be that of the function into which this one is inlined.
+#[test]
+fn it_says_whose_instructions_they_are_and_how_much_time_is_elsewhere() {
+    let mut live = opened(120, 40);
+    live.press("a");
+    let all = instructions().expect("some");
+    let function = "checkout".into();
+    // Without those that have time.
+    let list = all.list[40..].to_vec();
+    let other = Instructions { function, list, ..(*all).clone() };
+    answer(&mut live, Found::Instructions(Ok(Arc::new(other))));
+    assert!(live.line(5).contains("price: in checkout, /srv/shop/bin/shopd"), "{}", live.line(5));
+    assert!(about(&live).contains(", 14.3 % of it in other code than this"), "{}", about(&live));
+}
+
+#[test]
+fn the_function_of_the_source_is_that_of_other_views() {
+    let mut live = opened(120, 40);
+    let before = live.press("<bs>3").screen();
+    assert_eq!(live.press("2/price<enter>a3").screen(), before);
+}
+
+/// A row of what the user's function calls elsewhere is no function of its own.
+#[test]
+fn the_source_of_a_call_elsewhere_is_that_of_its_caller() {
+    const STACK: &str = "main:1;shop::cart:5;malloc;brk";
+    let doing: Does = Box::new(|_| Doing::Runs(STACK));
+    let mut world = World::new(vec![Script { pid: PID, name: "main".into(), doing }]);
+    let mut live = Live::new(100, 30, AppConfig::default());
+    live.send(Input::Snapshot(Arc::new(world.run(20 * SECOND).snapshot())));
+    live.press("1E");
+    assert!(live.press("/malloc<enter>").selected().contains("malloc"), "{}", live.screen());
+    assert!(live.press("a").screen().contains("SOURCE OF shop::cart"), "{}", live.screen());
+    answer(&mut live, Found::Source(source(false)));
+    assert_eq!(shares(&live), [("5".into(), "100.0".into(), "100.0".into())], "{}", live.screen());
+    // So it is in a comparison.
+    for view in ["<bs>M=E", "<bs>4"] {
+        live.press(view).press("/malloc<enter>");
+        assert!(live.line(0).contains("DIFF"), "{}", live.screen());
+        assert!(live.press("a").screen().contains("SOURCE OF shop::cart"), "{}", live.screen());
+    }
+}
+
+#[test]
+fn a_row_of_the_baseline_alone_has_a_source_too() {
+    let (_, mut live) = released(120, 40);
+    live.press("=E/legacy<enter>");
+    let screen = live.press("a").screen();
+    assert!(screen.contains("SOURCE OF legacy::convert"), "{screen}");
+    assert!(screen.contains("the function has no time in this range"), "{screen}");
 }
 
 #[test]
@@ -260,7 +328,10 @@ fn it_works_frozen_and_for_a_saved_profile() {
     let mut live = Live::new(100, 30, AppConfig { saved: true, ..AppConfig::default() });
     live.send(Input::Snapshot(Arc::new(pricing().run(40 * SECOND).snapshot())));
     live.press("2/price<enter>a");
-    answer(&mut live, Found::Source(source(false)));
+    let request = asked(&mut live).expect("a request");
+    assert_eq!(request.code.processes.len(), 1, "{:?}", request.code);
+    let CodeRequest { number, .. } = request;
+    live.send(Input::Code(CodeRead { number, read: Found::Source(source(false)) }));
     assert_eq!(shares(&live).len(), 3, "{}", live.screen());
 }
 
