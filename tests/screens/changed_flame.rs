@@ -3,6 +3,7 @@
 use ratatui::style::Color;
 
 use super::compared::{released, service_of};
+use super::fixture::{Does, Doing, PID, RECVFROM, Script};
 use super::*;
 use sampletop::config::{ColorDepth, ThemeChoice};
 
@@ -149,6 +150,64 @@ fn the_tree_has_the_same_row() {
     // A row that is gone has no bar: its caller is selected.
     live.press("1/legacy<enter>4");
     assert!(about(&live).starts_with(" shop::serve"), "{}", live.screen());
+}
+
+/// The time of a group is measured, so its bounds are narrower than those of a call.
+#[test]
+fn a_bar_of_threads_has_the_bounds_of_its_row() {
+    let thread = |name: &str, parts: [u64; 2]| -> Script {
+        let doing: Does = Box::new(move |tick| match tick % 10 < parts[usize::from(tick >= 800)] {
+            true => Doing::Runs("start_thread;shop::serve:40;shop::render:12"),
+            false => Doing::Waits {
+                call: RECVFROM,
+                fd: 37,
+                stack: "start_thread;shop::serve:41;recv",
+                wait: tick,
+            },
+        });
+        Script { pid: PID, name: name.into(), doing }
+    };
+    let mut world = World::new(vec![thread("serve", [10, 10]), thread("batch", [2, 6])]);
+    let mut live = Live::new(120, 40, AppConfig::default());
+    live.send(Input::Snapshot(Arc::new(world.run(40 * SECOND).snapshot())));
+    live.press("mM");
+    live.send(Input::Snapshot(Arc::new(world.run(40 * SECOND).snapshot())));
+    live.press("=C/batch<enter>");
+    let words = |live: &Live| {
+        let line = about(live);
+        line.split_once("before ").expect("its shares").1.split(';').next().map(str::to_owned)
+    };
+    let of_row = words(&live);
+    live.press("4");
+    assert!(about(&live).starts_with(" batch"), "{}", live.screen());
+    assert_eq!(words(&live), of_row);
+    assert!(of_row.is_some_and(|words| words.contains("points")), "{}", live.screen());
+}
+
+/// One sample in 800 is gone: that may be chance.
+#[test]
+fn what_may_be_gone_by_chance_is_marked() {
+    let doing: Does = Box::new(|tick| match tick {
+        500 => Doing::Runs("start_thread;shop::serve:41;shop::rare:3"),
+        _ => Doing::Runs("start_thread;shop::serve:40"),
+    });
+    let mut world = World::new(vec![Script { pid: PID, name: "serve".into(), doing }]);
+    let mut live = Live::new(120, 40, AppConfig::default());
+    live.send(Input::Snapshot(Arc::new(world.run(40 * SECOND).snapshot())));
+    live.press("M");
+    live.send(Input::Snapshot(Arc::new(world.run(40 * SECOND).snapshot())));
+    live.press("=4");
+    assert!(live.line(5).contains("; gone: 0.2~ % in 1 call"), "{}", live.screen());
+}
+
+#[test]
+fn a_zoom_of_inverted_bars_ends_with_a_comparison() {
+    let (_, mut live) = released(120, 40);
+    live.press("4v/Template::fill<enter><enter>");
+    assert!(live.screen().contains("zoomed"), "{}", live.screen());
+    live.press("=");
+    assert!(!live.screen().contains("zoomed"), "{}", live.screen());
+    assert!(lines(&live)[0].contains("all threads"), "{}", live.screen());
 }
 
 #[test]

@@ -387,6 +387,18 @@ fn the_row_of_a_sentence_is_found_in_a_comparison() {
     assert!(live.selected().contains("spin::turn"), "{}", live.screen());
 }
 
+/// What a search opened is closed by the next key that closes all.
+#[test]
+fn after_a_search_all_can_be_closed() {
+    let (_, mut live) = released(120, 40);
+    let closed = live.press("=C").screen();
+    assert!(!closed.contains("Template::fill"), "{closed}");
+    live.press("/Template::fill<enter>");
+    assert!(live.selected().contains("Template::fill"), "{}", live.screen());
+    let screen = live.press("C").screen();
+    assert!(!screen.contains("Template::fill"), "{screen}");
+}
+
 /// Symbols are read while the baseline is kept already, and the interval is changed then.
 #[test]
 fn a_baseline_gets_names_that_are_found_later() {

@@ -78,6 +78,24 @@ fn a_call_that_waits_is_named_after_the_code_that_led_to_it() {
     }
 }
 
+/// Calls of libraries between them say little.
+#[test]
+fn two_functions_of_the_user_are_named_before_a_wait() {
+    const STACK: &str =
+        "start_thread;shop::serve:41;shop::load:7;shop::query:3;PQexec;PQgetResult;recv";
+    let doing: Does =
+        Box::new(|tick| Doing::Waits { call: RECVFROM, fd: 37, stack: STACK, wait: tick / 40 });
+    let script = Script { pid: PID, name: "serve-1".into(), doing };
+    let mut live = Live::new(200, 40, AppConfig::default());
+    live.send(Input::Snapshot(Arc::new(World::new(vec![script]).run(40 * SECOND).snapshot())));
+    for (keys, call) in [("7", "PQexec"), ("oo", "recv")] {
+        let screen = live.press(keys).screen();
+        let row = live.line(6);
+        let (_, place) = row.split_once("serve-1").unwrap_or_else(|| panic!("{screen}"));
+        assert_eq!(place.trim(), format!("shop::load › shop::query › {call}"), "{screen}");
+    }
+}
+
 #[test]
 fn a_range_without_waits_says_so() {
     let mut live = Live::new(80, 24, AppConfig::default());
