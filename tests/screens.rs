@@ -33,6 +33,8 @@ mod saved;
 mod sort;
 #[path = "screens/source.rs"]
 mod source;
+#[path = "screens/source_rows.rs"]
+mod source_rows;
 #[path = "screens/threads.rs"]
 mod threads;
 #[path = "screens/time.rs"]

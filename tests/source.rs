@@ -52,6 +52,7 @@ fn time_of_hot(snapshot: &Snapshot, program: &Path) -> FunctionTime {
         function: FUNCTION.into(),
         module: (*module).into(),
         kind: FrameKind::Native,
+        has_calls: false,
     };
     let range = Range::Cumulative { since: None };
     let settings = Settings { range, level: Level::All, ..Settings::default() };

@@ -508,7 +508,10 @@ impl AppState {
     /// Forgets what was seen; what the user chose stays.
     pub(super) fn forget_session(&mut self) {
         self.leave_group();
+        let asked = self.view.source.asked;
         self.view = View::new(self.view.settings.clone(), self.view.names());
+        // A text that was asked for may still come.
+        self.view.source.asked = asked;
         self.view.resize(self.width, usize::from(self.layout().rows));
         // Other ranges are parts of this session's time.
         if !matches!(

@@ -28,6 +28,9 @@ pub struct CodeFile {
     pub place: Option<CodePlace>,
     pub module: Arc<str>,
     pub build: Option<Arc<str>>,
+    /// When the code was there already, ns since 1970, where no place says so: the start of the
+    /// newest process, or of the saved session.
+    pub started_unix_ns: Option<i128>,
     /// Commands and ids of the processes that are watched and live.
     pub processes: Vec<(u32, Arc<str>)>,
 }

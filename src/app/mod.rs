@@ -490,8 +490,9 @@ impl AppState {
         }
         let height = usize::from(self.layout().rows);
         self.view.busy_threads = busy_threads;
-        if self.view.pane == Pane::Timeline {
-            self.view.timeline.read(timeline.unwrap_or_default(), height);
+        // An answer to a request of another view has none.
+        if let (Pane::Timeline, Some(timeline)) = (self.view.pane, timeline) {
+            self.view.timeline.read(timeline, height);
         }
         self.view.source.take(function_time);
         self.view.show(request, projection, compared, height);

@@ -11,6 +11,7 @@ use super::rows::{Row, What};
 use super::view::View;
 use super::wait_list::WaitRow;
 use crate::model::facts::tables::Location;
+use crate::model::projection::settings::RollUp;
 use crate::model::projection::{NeighbourOf, Projection, Siblings, Totals};
 use crate::model::vocabulary::role::Role;
 
@@ -48,6 +49,16 @@ impl View {
         let key = self.source.key()?;
         let methods = 0..self.projection.methods().len() as u32;
         methods.into_iter().find(|method| key.is(self.method_location(*method)))
+    }
+
+    /// Returns the time of the function whose source is displayed, as its row has it: off-CPU time
+    /// is settled by the sum of its stacks.
+    pub fn total_of_source(&self) -> Totals {
+        let is_row = self.shown.roll_up == RollUp::Function;
+        match self.method_of_source().filter(|_| is_row) {
+            Some(method) => self.method(method).total,
+            None => self.source.time.total,
+        }
     }
 
     /// Returns what the row of the tree, or the bar, under the cursor stands for; `None` in another

@@ -6,27 +6,47 @@ use super::AppState;
 use super::code_text::CodeRead;
 use super::event::Effect;
 use super::pane::Pane;
+use super::rows::What;
 use super::view::View;
 use crate::model::facts::tables::{FrameKind, Location};
+use crate::model::vocabulary::role::Role;
 
 impl View {
-    /// Returns the function of the row under the cursor, as its rows name it.
-    fn function_for_source(&self) -> Option<Arc<Location>> {
+    /// Returns the function of the row under the cursor, as its rows name it; of what a function
+    /// calls elsewhere, the function. Says also whether the row has the time of such calls itself.
+    fn function_for_source(&self) -> Option<(Arc<Location>, bool)> {
         if let Some(location) = self.selected_location()
-            && (self.selected_method().is_some() || self.pane == Pane::Timeline)
+            && (self.selected_method().is_some()
+                || matches!(self.pane, Pane::Timeline | Pane::ChangedMethods))
         {
-            return Some(location.clone());
+            return Some((location.clone(), false));
+        }
+        if self.pane == Pane::ChangedTree {
+            return Some((self.changed_function_for_source()?, false));
         }
         let mut at = self.selected_node();
         let trees = self.selected_in();
+        // Inverted trees begin with what the user's functions call.
+        let is_inverted = self.pane.has_trees() && self.shown.inverted;
         while let Some(node) = at {
             if !trees.is_entry(node) {
-                return Some(trees.location(node, self.shown.metric).clone());
+                let has_calls = is_inverted && trees.role(node) != Role::App;
+                return Some((trees.location(node, self.shown.metric).clone(), has_calls));
             }
             at = trees.parent(node);
         }
         // A row that has time in the baseline only.
-        self.selected_location().filter(|_| self.pane.is_compared()).cloned()
+        let before = self.selected_location().filter(|_| self.pane.is_compared());
+        Some((before?.clone(), false))
+    }
+
+    fn changed_function_for_source(&self) -> Option<Arc<Location>> {
+        let diff = &self.compared.as_ref()?.diff;
+        let What::Node(mut node) = self.changes.tree.selected()?.what else { return None };
+        while diff.nodes[node as usize].is_entry {
+            node = diff.caller_of(node)?;
+        }
+        Some(diff.nodes[node as usize].location.clone())
     }
 }
 
@@ -43,7 +63,7 @@ impl AppState {
         if self.view.shown.roll_up.joins() {
             return self.say("rows are no functions now: b shows functions");
         }
-        let Some(function) = self.view.function_for_source() else {
+        let Some((function, has_calls)) = self.view.function_for_source() else {
             return self.say("select a call first: a thread group has no source");
         };
         match function.kind {
@@ -56,7 +76,7 @@ impl AppState {
             _ => {}
         }
         let before = self.view.pane;
-        self.view.source.begin(function, before);
+        self.view.source.begin(function, has_calls, before);
         self.show_pane(Pane::Source);
         self.project();
     }
@@ -68,6 +88,10 @@ impl AppState {
         }
         let before = self.view.source.before;
         self.show_pane(before);
+        if self.view.pane == Pane::Timeline {
+            // Meanwhile projections had none.
+            self.project();
+        }
         true
     }
 
@@ -101,7 +125,13 @@ impl AppState {
         let of_all = snapshot.targets.iter().filter(|_| self.config.saved);
         let processes = living.chain(of_all).map(|target| (target.pid, target.command.clone()));
         let processes: Vec<_> = processes.collect();
-        let request = self.view.source.wanted(processes.clone());
+        let started = match self.config.saved {
+            true => Some(snapshot.session.started_unix_ns),
+            false => snapshot.living().map(|target| target.started_unix_ns).max(),
+        };
+        // Nothing is known of some.
+        let started = started.filter(|started| *started > 0);
+        let request = self.view.source.wanted(processes.clone(), started);
         if request.is_some() {
             return request.map(|request| Effect::ReadCode(Box::new(request)));
         }
@@ -110,7 +140,7 @@ impl AppState {
         self.view.source.fall_back();
         let request = match self.view.source.shown == before {
             true => None,
-            false => self.view.source.wanted(processes),
+            false => self.view.source.wanted(processes, started),
         };
         self.view.source.fall_back();
         let (rows, metric) = (usize::from(self.layout().rows), self.view.shown.metric);

@@ -61,6 +61,8 @@ pub struct Hot {
 pub struct SourceView {
     /// The function as the row named it; its line is the row's.
     pub function: Option<Arc<Location>>,
+    /// See [`FunctionKey::has_calls`].
+    has_calls: bool,
     pub shown: Shown,
     /// The user chose which one.
     pub(super) chosen: bool,
@@ -75,16 +77,20 @@ pub struct SourceView {
     pub file: Option<Arc<str>>,
     /// The mapped file with the hottest place.
     pub mapped: Option<FileId>,
+    /// Its build. In another range another file may be the first of that build.
+    mapped_build: Option<Arc<str>>,
     pub list: List,
-    /// The cursor was moved: it stays on its row.
-    moved: bool,
+    /// The cursor was on the hottest row, or was moved: it stays on its row.
+    placed: bool,
+    /// The line under the cursor, where only lines with time are listed.
+    line: Option<u32>,
     /// The rows with time, by row.
     pub hot: Vec<Hot>,
     /// Time of the function that no row has: in other files, or in code that is not displayed.
     pub elsewhere: Totals,
     rows: usize,
-    /// The number of the newest request.
-    asked: u64,
+    /// The number of the newest request. It only grows, also from session to session.
+    pub(super) asked: u64,
 }
 
 impl SourceView {
@@ -95,13 +101,15 @@ impl SourceView {
 
     /// Returns the function whose time is wanted.
     pub(super) fn key(&self) -> Option<FunctionKey> {
-        self.function.as_ref().map(|function| FunctionKey::of(function))
+        let has_calls = self.has_calls;
+        let key = |of: &Arc<Location>| FunctionKey { has_calls, ..FunctionKey::of(of) };
+        self.function.as_ref().map(key)
     }
 
-    /// Begins with another function.
-    pub(super) fn begin(&mut self, function: Arc<Location>, before: Pane) {
-        let asked = self.asked;
-        *self = SourceView { function: Some(function), before, asked, ..SourceView::default() };
+    /// Begins with another function. `has_calls`: see [`FunctionKey::has_calls`].
+    pub(super) fn begin(&mut self, function: Arc<Location>, has_calls: bool, before: Pane) {
+        let (function, asked) = (Some(function), self.asked);
+        *self = SourceView { function, has_calls, before, asked, ..SourceView::default() };
     }
 
     /// Returns the time of a row.
@@ -133,8 +141,8 @@ impl SourceView {
         lines.filter_map(|at| Some((at.at.1?, (at.total, at.own))))
     }
 
-    /// Sums up the time of the rows. The cursor stays on its row; until it is moved it is on the
-    /// hottest one, which is in the middle.
+    /// Sums up the time of the rows. At the first time with text and time the cursor goes to the
+    /// hottest row, which is in the middle. Then it stays on its row: who reads shall not be moved.
     pub(super) fn read(&mut self, metric: Metric, height: usize) {
         self.hot = match self.shown {
             Shown::Source => self.hot_lines(),
@@ -147,22 +155,48 @@ impl SourceView {
             },
             Shown::Instructions => self.code.text().map_or(0, |code| code.list.len()),
         };
-        let mut elsewhere = self.time.own;
-        let shown = |of: &dyn Fn(&Totals) -> u64| self.hot.iter().map(|hot| of(&hot.own)).sum();
-        elsewhere.wall_ns = elsewhere.wall_ns.saturating_sub(shown(&|own| own.wall_ns));
-        elsewhere.cpu_ns = elsewhere.cpu_ns.saturating_sub(shown(&|own| own.cpu_ns));
-        elsewhere.off_ns = elsewhere.off_ns.saturating_sub(shown(&|own| own.off_ns));
-        self.elsewhere = elsewhere;
-        if !self.moved {
+        self.elsewhere = self.time_elsewhere(metric);
+        if !self.placed {
             self.go_to(self.hottest(metric), height);
+            self.placed = !self.is_reading() && !self.hot.is_empty();
+        } else if self.lists_lines()
+            && let Some(line) = self.line
+        {
+            let row = self.known_lines().take_while(|(known, _)| *known < line).count();
+            self.list.follow(row, self.rows, height);
         }
         self.list.show(self.rows, height);
+        self.keep_line();
+    }
+
+    /// Returns the time that no row has: self time; without that, total time.
+    fn time_elsewhere(&self, metric: Metric) -> Totals {
+        let is_own = self.time.own.value(metric) > 0;
+        let of = |hot: &Hot| if is_own { hot.own } else { hot.total };
+        let shown = |part: &dyn Fn(Totals) -> u64| self.hot.iter().map(|hot| part(of(hot))).sum();
+        let mut elsewhere = if is_own { self.time.own } else { self.time.total };
+        elsewhere.wall_ns = elsewhere.wall_ns.saturating_sub(shown(&|time| time.wall_ns));
+        elsewhere.cpu_ns = elsewhere.cpu_ns.saturating_sub(shown(&|time| time.cpu_ns));
+        elsewhere.off_ns = elsewhere.off_ns.saturating_sub(shown(&|time| time.off_ns));
+        elsewhere
+    }
+
+    /// Returns whether rows are the lines with time, without their text.
+    fn lists_lines(&self) -> bool {
+        self.shown == Shown::Source && self.source.text().is_none()
+    }
+
+    fn keep_line(&mut self) {
+        let lists = self.lists_lines();
+        let number = lists.then(|| self.number(self.list.cursor)).flatten();
+        self.line = number.and_then(|number| u32::try_from(number).ok());
     }
 
     /// Puts the cursor on a row, in the middle of the screen.
     fn go_to(&mut self, row: usize, height: usize) {
         self.list = List { cursor: row, top: row.saturating_sub(height / 2) };
         self.list.show(self.rows, height);
+        self.keep_line();
     }
 
     fn hot_lines(&self) -> Vec<Hot> {
@@ -187,7 +221,8 @@ impl SourceView {
         let mut hot: Vec<Hot> = Vec::new();
         for at in &self.time.places {
             let Some(CodePlace { file: of, offset }) = at.at else { continue };
-            if of != file {
+            let build = self.time.build(of);
+            if of != file && (build.is_none() || build != self.mapped_build.as_ref()) {
                 continue;
             }
             // A call's place is inside its instruction.
@@ -196,23 +231,27 @@ impl SourceView {
             if offset - code.list[row].offset >= u64::from(code.list[row].len) {
                 continue;
             }
-            match hot.last_mut() {
-                Some(last) if last.row == row => {
-                    last.total.add(&at.total);
-                    last.own.add(&at.own);
+            // Mostly the last one: places are in order, those of each file.
+            let next = hot.partition_point(|hot| hot.row < row);
+            match hot.get_mut(next) {
+                Some(known) if known.row == row => {
+                    known.total.add(&at.total);
+                    known.own.add(&at.own);
                 }
-                _ => hot.push(Hot { row, total: at.total, own: at.own }),
+                _ => hot.insert(next, Hot { row, total: at.total, own: at.own }),
             }
         }
         hot
     }
 
-    /// Returns the hottest row: by self time, then by total. Without time it is the row's line.
+    /// Returns the hottest row: by self time, then by total. Without time it is the function's line
+    /// in the text; else the first row.
     fn hottest(&self, metric: Metric) -> usize {
         let heat = |hot: &&Hot| (hot.own.value(metric), hot.total.value(metric));
         // Of equal ones the first.
         match self.hot.iter().rev().max_by_key(heat) {
             Some(hot) => hot.row,
+            None if self.shown == Shown::Instructions || self.lists_lines() => 0,
             None => {
                 let line = self.function.as_ref().and_then(|function| function.line).unwrap_or(1);
                 (line as usize).saturating_sub(1)
@@ -234,14 +273,15 @@ impl SourceView {
         let Some(row) = next.and_then(|next| order.get(next)).map(|hot| hot.row) else {
             return false;
         };
-        self.moved = true;
+        self.placed = true;
         self.go_to(row, height);
         true
     }
 
     pub(super) fn step(&mut self, step: Step, height: usize) {
-        self.moved = true;
+        self.placed |= self.rows > 0;
         self.list.step(step, self.rows, height);
+        self.keep_line();
     }
 
     /// Takes the time of the displayed range.
@@ -258,25 +298,39 @@ impl SourceView {
             Shown::Source => Shown::Instructions,
             Shown::Instructions => Shown::Source,
         };
-        self.moved = false;
+        self.placed = false;
         self.read(metric, height);
     }
 
-    /// Returns the source file of the function's hottest line, and its hottest place.
+    /// Returns the source file of the function's hottest line, and its hottest place: of the
+    /// row's own file, if it has time. Other functions may have the same name.
     fn main_files(&self) -> (Option<Arc<str>>, Option<CodePlace>) {
+        let own = self.function.as_ref().and_then(|function| function.file.as_ref());
+        let own = own.filter(|own| self.time.lines.iter().any(|at| at_file(at) == Some(own)));
+        let is_own = |source: &Arc<str>| own.is_none_or(|own| own == source);
+        let in_own = |place: &CodePlace| match self.time.sources.get(&place.file) {
+            Some(sources) => sources.iter().any(is_own),
+            None => own.is_none(),
+        };
         let heat = |total: &Totals, own: &Totals| {
             let (own, total) = ([own.wall_ns, own.cpu_ns], [total.wall_ns, total.cpu_ns]);
             (own.into_iter().sum::<u64>(), total.into_iter().sum::<u64>())
         };
-        let lines = self.time.lines.iter().filter(|at| at_file(at).is_some());
+        let lines = self.time.lines.iter().filter(|at| at_file(at).is_some_and(is_own));
         let line = lines.rev().max_by_key(|at| heat(&at.total, &at.own));
-        let places = self.time.places.iter().filter(|at| at.at.is_some());
-        let place = places.rev().max_by_key(|at| heat(&at.total, &at.own));
-        (line.and_then(|at| at_file(at).cloned()), place.and_then(|at| at.at))
+        let places = self.time.places.iter().filter_map(|at| Some((at.at?, at)));
+        let place =
+            places.rev().max_by_key(|(place, at)| (in_own(place), heat(&at.total, &at.own)));
+        (line.and_then(|at| at_file(at).cloned()), place.map(|(place, _)| place))
     }
 
     /// Returns the request for the displayed text, unless it was made before.
-    pub(super) fn wanted(&mut self, processes: Vec<(u32, Arc<str>)>) -> Option<CodeRequest> {
+    /// `started`: see [`CodeFile::started_unix_ns`].
+    pub(super) fn wanted(
+        &mut self,
+        processes: Vec<(u32, Arc<str>)>,
+        started: Option<i128>,
+    ) -> Option<CodeRequest> {
         let function = self.function.clone()?;
         let is_asked = match self.shown {
             Shown::Source => !matches!(self.source, Reading::NotAsked),
@@ -287,7 +341,9 @@ impl SourceView {
         }
         let (file, place) = self.main_files();
         let build = place.and_then(|place| self.time.build(place.file).cloned());
-        let code = CodeFile { place, module: function.module.clone(), build, processes };
+        let started_unix_ns = started.filter(|_| place.is_none());
+        let (module, build_of) = (function.module.clone(), build.clone());
+        let code = CodeFile { place, module, build: build_of, started_unix_ns, processes };
         let number = self.asked + 1;
         let of = match self.shown {
             Shown::Source => {
@@ -307,6 +363,7 @@ impl SourceView {
                     return None;
                 }
                 self.mapped = place.map(|place| place.file);
+                self.mapped_build = build;
                 self.code = Reading::Asked(number);
                 CodeOf::Instructions
             }
@@ -327,15 +384,17 @@ impl SourceView {
 
     /// Shows the other text where the first one cannot be read, unless the user chose it.
     pub(super) fn fall_back(&mut self) {
+        let before = self.shown;
         let has_code = !matches!(self.code, Reading::Failed(_));
         if !self.chosen && matches!(self.source, Reading::Failed(_)) && has_code {
             self.shown = Shown::Instructions;
         } else if !self.chosen && !has_code {
             self.shown = Shown::Source;
         }
+        self.placed &= self.shown == before;
     }
 
-    /// Returns in one sentence why the displayed text is not there, or may be another version.
+    /// Says why the displayed text is not there, is not whole or may be another version.
     pub fn trouble(&self) -> Option<String> {
         let no_source = match &self.source {
             Reading::Failed(why) => Some(format!("no source: {why}")),
@@ -347,20 +406,23 @@ impl SourceView {
         };
         match self.shown {
             Shown::Source => match (&self.source, no_source) {
-                (Reading::Read(text), _) if text.is_newer => Some(
-                    "this file is newer than the program: it may be another version".to_owned(),
-                ),
-                (Reading::Read(text), _) if text.is_cut => {
-                    Some(format!("only the first {} lines are shown", text.lines.len()))
+                (Reading::Read(text), _) => {
+                    let newer = "this file is newer than the program: it may be another version";
+                    let newer = text.is_newer.then(|| newer.to_owned());
+                    let cut = || format!("only the first {} lines are shown", text.lines.len());
+                    let notes = [newer, text.is_cut.then(cut)];
+                    let notes: Vec<String> = notes.into_iter().flatten().collect();
+                    (!notes.is_empty()).then(|| notes.join("; "))
                 }
                 (_, no_source) => no_source,
             },
-            Shown::Instructions => match self.code.text().filter(|code| code.is_cut) {
-                Some(code) => Some(format!(
-                    "only {} instructions around the hottest one are shown",
-                    code.list.len()
-                )),
-                None => no_code.or(no_source),
+            Shown::Instructions => match self.code.text() {
+                Some(code) if code.is_cut => {
+                    let shown = code.list.len();
+                    let cut = format!("only {shown} instructions around the hottest one are shown");
+                    Some(no_source.map_or(cut.clone(), |why| format!("{cut}; {why}")))
+                }
+                _ => no_code.or(no_source),
             },
         }
     }
@@ -400,180 +462,4 @@ fn no_instructions(function: &Location, place: Option<CodePlace>) -> Option<&'st
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::app::code_text::Instruction;
-
-    fn totals(wall_ns: u64) -> Totals {
-        Totals { wall_ns, ..Totals::default() }
-    }
-
-    /// Self time is a tenth of the total.
-    fn at<Key>(at: Key, wall_ns: u64) -> TimeAt<Key> {
-        TimeAt { at, total: totals(wall_ns), own: totals(wall_ns / 10) }
-    }
-
-    fn view(time: FunctionTime) -> SourceView {
-        let mut view = SourceView::default();
-        view.begin(Location::named("f", FrameKind::Native).into(), Pane::Tree);
-        view.take(Some(time));
-        view
-    }
-
-    fn ask(view: &mut SourceView) -> Option<CodeRequest> {
-        view.wanted(Vec::new())
-    }
-
-    fn answer(view: &mut SourceView, number: u64, read: Found) {
-        view.found(CodeRead { number, read });
-        view.read(Metric::Wall, 10);
-    }
-
-    fn source(lines: usize) -> Found {
-        let lines = vec!["text".to_owned(); lines];
-        Found::Source(Ok(Arc::new(SourceText { lines, ..SourceText::default() })))
-    }
-
-    /// Instructions at these offsets, with these lengths.
-    fn code(list: &[(u64, u8)]) -> Found {
-        let instruction = |(offset, len): &(u64, u8)| Instruction {
-            offset: *offset,
-            len: *len,
-            ..Instruction::default()
-        };
-        let list = list.iter().map(instruction).collect();
-        Found::Instructions(Ok(Arc::new(Instructions { list, ..Instructions::default() })))
-    }
-
-    /// Returns the rows with time: total and self.
-    fn rows(view: &SourceView) -> Vec<(usize, u64, u64)> {
-        view.hot.iter().map(|hot| (hot.row, hot.total.wall_ns, hot.own.wall_ns)).collect()
-    }
-
-    #[test]
-    fn a_line_of_another_file_or_behind_the_end_has_no_row() {
-        let line = |file: &str, line, time| at((Some(file.into()), Some(line)), time);
-        let lines = vec![
-            at((None, None), 70),
-            at((Some("a.c".into()), None), 60),
-            line("a.c", 1, 100),
-            line("a.c", 3, 90),
-            line("a.c", 4, 80),
-            line("b.h", 2, 50),
-        ];
-        let mut view = view(FunctionTime { lines, own: totals(45), ..FunctionTime::default() });
-        let request = ask(&mut view).expect("a request");
-        assert!(matches!(&request.of, CodeOf::Source(of) if of.file.as_deref() == Some("a.c")));
-        answer(&mut view, request.number, source(3));
-        assert_eq!(rows(&view), [(0, 100, 10), (2, 90, 9)]);
-        assert_eq!((view.rows(), view.elsewhere.wall_ns), (3, 26));
-    }
-
-    #[test]
-    fn the_file_of_the_line_with_most_self_time_is_read() {
-        let line = |file: &str, line, total, own| TimeAt {
-            at: (Some(file.into()), Some(line)),
-            total: totals(total),
-            own: totals(own),
-        };
-        let lines = vec![line("a.h", 1, 100, 1), line("b.c", 1, 50, 9), line("c.h", 1, 60, 2)];
-        let mut view = view(FunctionTime { lines, ..FunctionTime::default() });
-        let request = ask(&mut view).expect("a request");
-        assert!(matches!(&request.of, CodeOf::Source(of) if of.file.as_deref() == Some("b.c")));
-    }
-
-    /// A place is the start of an instruction, or the last byte of a call.
-    #[test]
-    fn a_place_is_in_the_instruction_that_holds_it() {
-        let place = |file, offset| Some(CodePlace { file: FileId(file), offset });
-        let places = vec![
-            at(None, 1000),
-            at(place(1, 0x0f), 10),
-            at(place(1, 0x10), 20),
-            at(place(1, 0x12), 30),
-            at(place(1, 0x13), 40),
-            at(place(1, 0x17), 500),
-            at(place(1, 0x18), 60),
-            at(place(1, 0x20), 70),
-            at(place(1, 0x24), 80),
-            at(place(2, 0x13), 90),
-        ];
-        let total = totals(2000);
-        let builds = vec![(FileId(1), "0a".into()), (FileId(2), "0b".into())];
-        let time = FunctionTime { places, builds, total, own: total, ..FunctionTime::default() };
-        let mut view = view(time);
-        view.switch(10, Metric::Wall);
-        let request = ask(&mut view).expect("a request");
-        assert_eq!((request.of, request.code.place), (CodeOf::Instructions, place(1, 0x17)));
-        assert_eq!(request.code.build.as_deref(), Some("0a"));
-        // Between 0x18 and 0x20 is what another function has there.
-        answer(&mut view, request.number, code(&[(0x10, 3), (0x13, 5), (0x20, 4)]));
-        assert_eq!(rows(&view), [(0, 50, 5), (1, 540, 54), (2, 70, 7)]);
-        assert_eq!(view.list.cursor, 1);
-        assert_eq!(view.elsewhere.wall_ns, 2000 - 66);
-        assert_eq!(view.hot(1).map(|hot| hot.own.wall_ns), Some(54));
-    }
-
-    #[test]
-    fn instructions_of_an_older_request_are_dropped() {
-        let place = Some(CodePlace { file: FileId(1), offset: 0x10 });
-        let time = || FunctionTime {
-            places: vec![at(place, 10)],
-            total: totals(10),
-            ..FunctionTime::default()
-        };
-        let mut view = view(time());
-        view.switch(10, Metric::Wall);
-        let old = ask(&mut view).expect("a request").number;
-        view.begin(Location::named("g", FrameKind::Native).into(), Pane::Tree);
-        view.take(Some(time()));
-        view.switch(10, Metric::Wall);
-        let new = ask(&mut view).expect("a request").number;
-        answer(&mut view, old, code(&[(0x10, 1)]));
-        assert!(view.is_reading() && view.rows() == 0);
-        answer(&mut view, new, code(&[(0x10, 1), (0x11, 1)]));
-        assert_eq!(view.rows(), 2);
-    }
-
-    /// Its place is known only where it has time.
-    #[test]
-    fn a_function_without_time_is_asked_for_once_it_has_some() {
-        let mut view = view(FunctionTime::default());
-        view.switch(10, Metric::Wall);
-        assert!(ask(&mut view).is_none() && view.is_reading());
-        let place = Some(CodePlace { file: FileId(1), offset: 0x10 });
-        let places = vec![at(place, 10)];
-        let total = totals(10);
-        view.take(Some(FunctionTime { places, total, ..FunctionTime::default() }));
-        assert!(ask(&mut view).is_some_and(|request| request.code.place == place));
-    }
-
-    #[test]
-    fn the_cursor_is_on_the_first_of_equally_hot_lines() {
-        let line = |line| at((Some("a.c".into()), Some(line)), 100);
-        let lines = vec![line(2), line(5), line(8)];
-        let mut view = view(FunctionTime { lines, ..FunctionTime::default() });
-        let number = ask(&mut view).expect("a request").number;
-        answer(&mut view, number, source(9));
-        assert_eq!(view.list.cursor, 1);
-    }
-
-    #[test]
-    fn a_text_that_is_cut_says_so() {
-        let place = Some(CodePlace { file: FileId(1), offset: 0x10 });
-        let lines = vec![at((Some("a.c".into()), Some(1)), 10)];
-        let (places, total) = (vec![at(place, 10)], totals(10));
-        let mut view = view(FunctionTime { lines, places, total, ..FunctionTime::default() });
-        let number = ask(&mut view).expect("a request").number;
-        let text = SourceText { lines: vec!["a".into()], is_cut: true, ..SourceText::default() };
-        answer(&mut view, number, Found::Source(Ok(Arc::new(text))));
-        assert_eq!(view.trouble().as_deref(), Some("only the first 1 lines are shown"));
-        view.switch(10, Metric::Wall);
-        let number = ask(&mut view).expect("a request").number;
-        let list = vec![Instruction { offset: 0x10, len: 1, ..Instruction::default() }];
-        let code = Instructions { list, is_cut: true, ..Instructions::default() };
-        answer(&mut view, number, Found::Instructions(Ok(Arc::new(code))));
-        let words = "only 1 instructions around the hottest one are shown";
-        assert_eq!(view.trouble().as_deref(), Some(words));
-    }
-}
+mod tests;

@@ -56,7 +56,7 @@ fn long_wait_words(wait: &LongWait, view: &View) -> Words {
     Words { kind: what.clone(), what, who, place }
 }
 
-/// Most functions of the user's own code that are named before the call that waits.
+/// Maximum functions of the user's own code that are named before the call that waits.
 const OWN_FUNCTIONS: usize = 2;
 
 /// Returns the function that waits, after the innermost ones of the user's code that led to it: all

@@ -128,30 +128,40 @@ const GAP: usize = 3;
 
 /// The line below the rows: why a text is not there, or how much the function has.
 pub fn explain(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
-    let view = &app.view.source;
-    let metric = app.view.shown.metric;
-    let keys = match view.shown {
+    let keys = match app.view.source.shown {
         Shown::Source => "a: instructions",
         Shown::Instructions => "a: source",
     };
-    let share = view.time.total.share(metric, &app.view.projection.total);
-    let mut text = format!("this function has {} % of the time shown", percent(share));
-    let elsewhere = view.elsewhere.share(metric, &view.time.total);
-    if elsewhere >= HOT && !view.is_reading() {
-        text += &format!(", {} % of it in other code than this", percent(elsewhere));
-    }
-    let (text, style) = match view.trouble() {
-        Some(trouble) => (trouble, theme.plain()),
-        None => (text, theme.plain()),
-    };
     pen.space(1).put("> ", theme.bold());
     let room = pen.room().saturating_sub(1);
+    let text = sentence(app, room);
     let has_keys = width(&text) + GAP + width(keys) <= room;
-    pen.put(&cut_end(&text, room, theme.glyphs.cut), style);
+    pen.put(&cut_end(&text, room, theme.glyphs.cut), theme.plain());
     if has_keys {
         let room = pen.room().saturating_sub(width(keys) + 1);
         pen.space(room).put(keys, theme.dim());
     }
+}
+
+/// Says how much time the function has, and what is missing; the latter alone where there is no
+/// room for both.
+fn sentence(app: &AppState, room: usize) -> String {
+    let view = &app.view.source;
+    let metric = app.view.shown.metric;
+    let total = app.view.total_of_source();
+    let share = percent(total.share(metric, &app.view.projection.total));
+    let mut text = format!("this function has {share} % of the time shown");
+    let least = format!("{share} % of the time shown");
+    let mut short = least.clone();
+    let elsewhere = view.elsewhere.share(metric, &view.time.total);
+    if elsewhere >= HOT && view.rows() > 0 {
+        let elsewhere = percent(elsewhere);
+        text += &format!(", {elsewhere} % of it in other code than this");
+        short += &format!(", {elsewhere} % of it elsewhere");
+    }
+    let Some(trouble) = view.trouble() else { return text };
+    let both = [text, short, least].map(|share| format!("{share}; {trouble}"));
+    both.into_iter().find(|both| width(both) <= room).unwrap_or(trouble)
 }
 
 /// Says in one sentence why there are no rows.

@@ -8,6 +8,7 @@
 //! A caller's place is that of its call: the byte before the return address, by which it is named
 //! too. So a place may lie inside an instruction.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -32,12 +33,20 @@ pub struct FunctionKey {
     pub function: Arc<str>,
     pub module: Arc<str>,
     pub kind: FrameKind,
+    /// Its time is also that in which it stands for what the user's code calls; see
+    /// [`super::Projection::is_entry`]. Rows of inverted trees have that time.
+    pub has_calls: bool,
 }
 
 impl FunctionKey {
     pub fn of(location: &Location) -> FunctionKey {
         let Location { function, module, kind, .. } = location.clone();
-        FunctionKey { function, module, kind }
+        FunctionKey { function, module, kind, has_calls: false }
+    }
+
+    /// Returns whether an entry is a frame of the function.
+    fn is_at(&self, entry: &Entry, rows: &Rows) -> bool {
+        (self.has_calls || !entry.is_entry) && self.is(rows.location(entry.location))
     }
 
     /// Returns whether the location is in the function.
@@ -82,6 +91,8 @@ pub struct FunctionTime {
     /// The builds of the files of `places`, where they are known; see
     /// [`crate::model::facts::tables::Named::build_id`].
     pub builds: Vec<(FileId, Arc<str>)>,
+    /// The source files of the lines in each mapped file.
+    pub sources: BTreeMap<FileId, BTreeSet<Arc<str>>>,
 }
 
 impl FunctionTime {
@@ -221,14 +232,15 @@ impl Projector {
 }
 
 /// Returns whether the function is on the way to each entry. An entry that stands for what its
-/// caller calls elsewhere is not the function.
+/// caller calls elsewhere is not the function, unless the key says so.
 fn has_function(entries: &[Entry], rows: &Rows, function: &FunctionKey) -> Vec<bool> {
     let locations = 0..rows.location_count() as u32;
     let is_it: Vec<bool> = locations.map(|location| function.is(rows.location(location))).collect();
     let mut has_it: Vec<bool> = Vec::with_capacity(entries.len());
     for entry in entries {
         let above = entry.parent != NONE && has_it[entry.parent as usize];
-        has_it.push(above || !entry.is_entry && is_it[entry.location as usize]);
+        let counts = function.has_calls || !entry.is_entry;
+        has_it.push(above || counts && is_it[entry.location as usize]);
     }
     has_it
 }
@@ -247,7 +259,10 @@ fn sum_up(
         totals.settle_off();
         let mut at = attached;
         // What a function calls elsewhere is its own time.
-        while entries[at as usize].is_entry && entries[at as usize].parent != NONE {
+        while !function.has_calls
+            && entries[at as usize].is_entry
+            && entries[at as usize].parent != NONE
+        {
             at = entries[at as usize].parent;
         }
         of_lines.clear();
@@ -256,12 +271,16 @@ fn sum_up(
         let innermost = at;
         while at != NONE {
             let entry = entries[at as usize];
-            if !entry.is_entry && function.is(rows.location(entry.location)) {
+            if function.is_at(&entry, rows) {
                 let Location { file, line, .. } = &**rows.location(entry.location);
                 let is_known = file.is_some() || line.is_some();
                 let line = is_known.then(|| rows.places().line_of[entry.location as usize]);
                 let line = lines.slot(line);
-                let place = places.slot(files.place(tables, entry.stack));
+                let place = files.place(tables, entry.stack);
+                if let (Some(place), Some(file)) = (place, file) {
+                    time.sources.entry(place.file).or_default().insert(file.clone());
+                }
+                let place = places.slot(place);
                 of_lines.push(line);
                 of_places.push(place);
                 if at == innermost {

@@ -140,6 +140,22 @@ fn what_the_users_function_calls_elsewhere_is_time_of_its_line() {
     assert_eq!(lines(&world.time_in(&cart, &Settings::default())), ["5 1 1", "6 2 0"]);
 }
 
+/// Roots of inverted trees are what the user's code calls.
+#[test]
+fn what_the_users_code_calls_has_its_time_if_that_is_asked_for() {
+    let mut world = begun();
+    world.fact("one", "main:1;cart:6;libc.so.6!malloc;libc.so.6!grow", State::Run, 2);
+    world.fact("one", "main:1;cart:7;libc.so.6!malloc", State::Run, 4);
+    let settings = Settings { level: Level::Mine, ..Settings::default() };
+    let malloc = FunctionKey::of(&location("libc.so.6!malloc", false));
+    assert_eq!(world.time_in(&malloc, &settings), FunctionTime::default());
+    let malloc = FunctionKey { has_calls: true, ..malloc };
+    let time = world.time_in(&malloc, &settings);
+    assert_eq!((time.total.wall_ns, time.own.wall_ns), (6, 6));
+    let place = Some(world.place_of("libc.so.6!malloc"));
+    assert_eq!(time.places.iter().map(|at| at.at).collect::<Vec<_>>(), [place]);
+}
+
 /// The same build may be mapped from several files, as in containers.
 #[test]
 fn files_of_one_build_are_one_file() {
