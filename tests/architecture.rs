@@ -45,6 +45,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "clock",
             "config_file",
             "demo",
+            "elf",
             "formats",
             "model",
             "process",

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::Running;
-use sampletop::symbols::{Spot, name_image};
+use sampletop::symbols::{Spot, disassemble_image, name_image};
 
 /// Permitted outermost frames: of a goroutine, or of a thread.
 const OUTERMOST: [&str; 5] =
@@ -241,6 +241,17 @@ fn stripped_programs_have_the_names_of_their_twins() {
     // A static program of Go's own linker: code lies at its offset from 0x400000.
     let spot = |address: &u64| Spot { offset: address - 0x40_0000, exact: true };
     let spots: Vec<Spot> = functions.keys().map(spot).collect();
+    // Its instructions are those of one function, not of all its code.
+    for (address, name) in functions.iter().filter(|(_, name)| name.starts_with("main.")) {
+        let found = disassemble_image(stripped.clone(), address - 0x40_0000 + 1);
+        let found = found.unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(found.list[0].address, *address, "{name}");
+        let last = found.list.last().expect("instructions").address;
+        let next = functions.range(address + 1..).next().map(|(next, _)| *next);
+        assert!(next.is_none_or(|next| last < next), "{name} ends at {last:x}");
+        assert_eq!(found.function.replace('·', "."), *name);
+        assert!(!found.is_cut, "{name}");
+    }
     let named = name_image("twin", stripped, &spots).expect("an ELF file");
     let mut other = Vec::new();
     let mut lines = 0;

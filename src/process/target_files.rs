@@ -52,17 +52,20 @@ pub fn open_mapped(file: &MappedFile) -> io::Result<File> {
 }
 
 /// Opens a file that a process may have written, for reading, as that process sees it: beneath its
-/// root, which no link can leave. It must be a regular file and no link. May block like
-/// [`open_mapped`].
+/// root, which no link can leave. It must be a regular file and no link, and none that the kernel
+/// makes up. May block like [`open_mapped`].
 pub fn open_beneath(pid: u32, path: &Path) -> io::Result<File> {
     let found = find_beneath(pid, path, OFlags::NOFOLLOW)?;
+    refuse_made_up(&found)?;
     Ok(File::from(reopen(&found)?.0))
 }
 
-/// Opens a file of this machine for reading. It must be a regular file. May block like
-/// [`open_mapped`].
+/// Opens a file of this machine for reading. It must be a regular file, and none that the kernel
+/// makes up. May block like [`open_mapped`].
 pub fn open_here(path: &Path) -> io::Result<File> {
-    Ok(File::from(reopen(&place(path)?)?.0))
+    let found = place(path)?;
+    refuse_made_up(&found)?;
+    Ok(File::from(reopen(&found)?.0))
 }
 
 /// Opens the file behind a descriptor of a process, for reading. It must be a regular file. May
@@ -91,6 +94,19 @@ fn spellings(file: &MappedFile) -> Vec<PathBuf> {
         paths.push(PathBuf::from(file.path.to_string_lossy().replace('\n', "\\012")));
     }
     paths
+}
+
+/// Refuses files that the kernel makes up as they are read: some block, and reading takes the
+/// content of others away (/proc/kmsg, trace_pipe).
+fn refuse_made_up(found: &OwnedFd) -> io::Result<()> {
+    /// procfs, sysfs, tracefs, debugfs, cgroup, cgroup2 (linux/magic.h).
+    const MADE_UP: [u64; 6] =
+        [0x9fa0, 0x6265_6572, 0x7472_6163, 0x6462_6720, 0x27_e0eb, 0x6367_7270];
+    let kind = rustix::fs::fstatfs(found)?.f_type;
+    match MADE_UP.contains(&(kind as u64 & 0xffff_ffff)) {
+        true => Err(io::Error::other("the kernel makes it up: it is no file on a disk")),
+        false => Ok(()),
+    }
 }
 
 /// Finds a path without opening it (O_PATH): opening a device or a FIFO could have effects.
@@ -224,6 +240,17 @@ mod tests {
         {
             assert!(open_beneath(pid, other).is_err(), "{}", other.display());
         }
+        assert!(open_here(&file).is_ok());
+        for made_up in
+            ["/proc/self/stat", "/proc/version", "/sys/kernel/mm/transparent_hugepage/enabled"]
+        {
+            for opened in [open_here(Path::new(made_up)), open_beneath(pid, Path::new(made_up))] {
+                // Where there is none of this name, that is the error.
+                assert!(opened.is_err(), "{made_up}");
+            }
+        }
+        let error = open_here(Path::new("/proc/version")).unwrap_err();
+        assert!(error.to_string().contains("the kernel makes it up"), "{error}");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use super::source_files;
 use crate::app::code_text::{
@@ -15,7 +15,7 @@ use crate::config::SourcePath;
 use crate::model::vocabulary::text::clean;
 use crate::process::mapped_files::{FileKind, Files, MappedFile};
 use crate::process::target_files::{open_here, open_mapped};
-use crate::symbols::{Disassembly, disassemble_file, disassemble_mapped, has_build_id};
+use crate::symbols::{Disassembly, disassemble_file, disassemble_mapped, guarded, has_build_id};
 
 /// Maximum requests that are read at a time.
 const AT_ONCE: usize = 4;
@@ -34,6 +34,15 @@ const FOLDERS: [&str; 10] = [
     "/lib64",
     "/usr/local/lib",
 ];
+
+/// One of the requests that are read at a time.
+struct Slot(Arc<AtomicUsize>);
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// See the module's documentation.
 #[derive(Default)]
@@ -65,15 +74,18 @@ impl CodeReader {
             self.running.fetch_sub(1, Ordering::Relaxed);
             return found(refused("earlier files are still being read: a file server may hang"));
         }
-        let (running, sources) = (self.running.clone(), sources.to_vec());
+        let (slot, sources) = (Slot(self.running.clone()), sources.to_vec());
         let answer = found.clone();
         let spawned = std::thread::Builder::new().name("code".into()).spawn(move || {
-            let read = answer_to(&request, files.as_ref(), &sources);
-            running.fetch_sub(1, Ordering::Relaxed);
-            answer(CodeRead { number, read });
+            let read = guarded(|| answer_to(&request, files.as_ref(), &sources));
+            drop(slot);
+            answer(match read {
+                Ok(read) => CodeRead { number, read },
+                Err(_) => refused("it could not be read: sampletop has a bug"),
+            });
         });
         if let Err(error) = spawned {
-            self.running.fetch_sub(1, Ordering::Relaxed);
+            // The slot was dropped with the closure.
             found(refused(&format!("cannot start a thread to read it: {error}")));
         }
     }
@@ -91,13 +103,15 @@ fn answer_to(request: &CodeRequest, files: Option<&Files>, sources: &[SourcePath
     }
 }
 
-/// Returns the processes beneath whose roots source files may be.
+/// Returns the processes beneath whose roots source files may be: first the one that mapped the
+/// code.
 fn roots(code: &CodeFile, files: Option<&Files>) -> Vec<u32> {
-    match files {
-        Some(_) => code.processes.iter().map(|(pid, _)| *pid).collect(),
-        // Numbers of a saved profile may be those of other processes now.
-        None => Vec::new(),
-    }
+    // Numbers of a saved profile may be those of other processes now.
+    let Some(files) = files else { return Vec::new() };
+    let mapper = code.place.and_then(|place| Some(files.get(place.file)?.pid));
+    let mut pids: Vec<u32> = code.processes.iter().map(|(pid, _)| *pid).collect();
+    pids.sort_by_key(|pid| Some(*pid) != mapper);
+    pids
 }
 
 fn instructions(
@@ -150,7 +164,12 @@ fn same_build(code: &CodeFile, sources: &[SourcePath]) -> Result<(PathBuf, File)
             SourcePath::Moved { .. } => None,
         }));
     let named = below.filter(|_| is_name).map(|folder| folder.join(&module));
-    for path in started.chain(named) {
+    // `--source` may also name the file itself.
+    let itself = sources.iter().filter_map(|source| match source {
+        SourcePath::Below(file) => Some(file.clone()),
+        SourcePath::Moved { .. } => None,
+    });
+    for path in started.chain(named).chain(itself) {
         let Ok(path) = std::path::absolute(path) else { continue };
         if let Ok(file) = open_here(&path)
             && has_build_id(&file, build)
@@ -158,11 +177,16 @@ fn same_build(code: &CodeFile, sources: &[SourcePath]) -> Result<(PathBuf, File)
             return Ok((path, file));
         }
     }
-    Err(format!("{module} is not here in the same build (--source DIR)"))
+    Err(format!("{module} is not here in the same build (--source: its directory)"))
 }
 
-/// Returns when the file with the code was changed last, which is not before it was built.
+/// Returns when the file with the code was changed last, which is not before it was built; of code
+/// in no file when it was there already.
 fn modified(code: &CodeFile, files: Option<&Files>, sources: &[SourcePath]) -> Option<SystemTime> {
+    if let Some(started) = code.started_unix_ns {
+        let since = Duration::from_nanos(u64::try_from(started).ok()?);
+        return SystemTime::UNIX_EPOCH.checked_add(since);
+    }
     let file = match files {
         Some(files) => open_mapped(&*files.get(code.place?.file)?).ok()?,
         None => same_build(code, sources).ok()?.1,
@@ -200,6 +224,7 @@ mod tests {
             place: Some(CodePlace { file: FileId(1), offset: 64 }),
             module: MODULE.into(),
             build: build.map(Arc::from),
+            started_unix_ns: None,
             processes: processes.iter().map(|(pid, command)| (*pid, (*command).into())).collect(),
         }
     }
@@ -214,8 +239,12 @@ mod tests {
         };
         assert_eq!(found(&code(Some(&build), &[]), &below), Ok(path.clone()));
         let other = "00".repeat(20);
-        let sentence = format!("{MODULE} is not here in the same build (--source DIR)");
+        let sentence = format!("{MODULE} is not here in the same build (--source: its directory)");
         assert_eq!(found(&code(Some(&other), &[]), &below), Err(sentence.clone()));
+        // `--source` may name the library itself.
+        let itself = [SourcePath::Below(path.clone())];
+        assert_eq!(found(&code(Some(&build), &[]), &itself), Ok(path.clone()));
+        assert_eq!(found(&code(Some(&other), &[]), &itself), Err(sentence.clone()));
         assert_eq!(found(&code(Some(&build), &[]), &[]), Err(sentence));
         assert!(found(&code(None, &[]), &below).unwrap_err().contains("which build"));
         // The program itself is where it was started.
@@ -251,6 +280,27 @@ mod tests {
         };
         let (now, day) = (SystemTime::now(), Duration::from_secs(86_400));
         assert!(is_newer(now - day) && !is_newer(now + day));
+    }
+
+    #[test]
+    fn code_in_no_file_was_there_when_its_process_started() {
+        let code =
+            CodeFile { place: None, started_unix_ns: Some(1_500_000_000), ..code(None, &[]) };
+        let since = SystemTime::UNIX_EPOCH + Duration::from_millis(1500);
+        assert_eq!(modified(&code, None, &[]), Some(since));
+    }
+
+    /// As when a panic ends the thread.
+    #[test]
+    fn a_slot_is_free_again_however_its_thread_ends() {
+        let running = Arc::new(AtomicUsize::new(1));
+        let slot = Slot(running.clone());
+        let ended = guarded(move || {
+            let _slot = slot;
+            panic!("a parser");
+        });
+        assert!(ended.is_err());
+        assert_eq!(running.load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::config::SourcePath;
 use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::vocabulary::text::{clean, clean_bytes};
 use crate::process::target_files::{open_beneath, open_here};
+use crate::symbols::has_own_root;
 
 /// Maximum bytes and lines that are read of a file, and maximum bytes of a line.
 const BYTES_MAX: u64 = 8 << 20;
@@ -27,9 +28,9 @@ struct Opened {
     file: File,
 }
 
-/// Reads the source file of a location, which has one: at its path, at that path beneath the roots
-/// of these processes, or where the user said. `built`: when the program's file was changed last.
-/// Else one sentence.
+/// Reads the source file of a location, which has one: at its path beneath the roots of these
+/// processes, in their order, at its path here, or where the user said. `built`: when the program's
+/// file was changed last. Else one sentence.
 pub fn read(
     location: &Location,
     processes: &[u32],
@@ -82,6 +83,8 @@ fn line(bytes: &[u8]) -> String {
 
 fn open(location: &Location, processes: &[u32], sources: &[SourcePath]) -> Result<Opened, String> {
     let named = location.file.as_deref().unwrap_or_default();
+    // Node names its modules so.
+    let named = named.strip_prefix("file://").unwrap_or(named);
     let path = path_in_package(location, Path::new(named));
     let mut refused = None;
     let mut check = |shown: PathBuf, opened: io::Result<File>| match opened {
@@ -93,14 +96,15 @@ fn open(location: &Location, processes: &[u32], sources: &[SourcePath]) -> Resul
         }
     };
     if path.is_absolute() {
-        if let Some(found) = check(path.clone(), open_here(&path)) {
-            return Ok(found);
-        }
-        for pid in processes {
+        // At the same path this machine may have the source of another build.
+        for pid in processes.iter().filter(|pid| has_own_root(**pid)) {
             let shown = PathBuf::from(format!("/proc/{pid}/root{}", path.display()));
             if let Some(found) = check(shown, open_beneath(*pid, &path)) {
                 return Ok(found);
             }
+        }
+        if let Some(found) = check(path.clone(), open_here(&path)) {
+            return Ok(found);
         }
     }
     for place in sources.iter().flat_map(|source| places(source, &path, location.kind)) {
@@ -133,9 +137,22 @@ fn path_in_package(location: &Location, file: &Path) -> PathBuf {
     path
 }
 
+/// Returns a path without `..`, by its names alone: directories of the build need not exist here.
+fn without_parents(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => _ = normal.pop(),
+            part => normal.push(part),
+        }
+    }
+    normal
+}
+
 /// Returns where a file may be, the longest end of its path first.
 fn places(source: &SourcePath, path: &Path, kind: FrameKind) -> Vec<PathBuf> {
-    let names: Vec<&std::ffi::OsStr> = path
+    let normal = without_parents(path);
+    let names: Vec<&std::ffi::OsStr> = normal
         .components()
         .filter_map(|part| match part {
             Component::Normal(name) => Some(name),
@@ -144,7 +161,8 @@ fn places(source: &SourcePath, path: &Path, kind: FrameKind) -> Vec<PathBuf> {
         .collect();
     match source {
         SourcePath::Moved { from, to } => {
-            path.strip_prefix(from).ok().map(|rest| to.join(rest)).into_iter().collect()
+            let moved = |path: &Path| path.strip_prefix(from).ok().map(|rest| to.join(rest));
+            moved(path).or_else(|| moved(&normal)).into_iter().collect()
         }
         SourcePath::Below(folder) => {
             let roots: &[&str] = if kind == FrameKind::Java { &JAVA_ROOTS } else { &[""] };
@@ -224,6 +242,26 @@ mod tests {
     }
 
     #[test]
+    fn directories_that_a_path_leaves_again_need_not_exist() {
+        let here = folder(&[("s/src/x.c", "found"), ("s/obj/src/x.c", "other")]);
+        let lost = location("/build/7/obj/../src/x.c");
+        let below = SourcePath::Below(here.path().join("s"));
+        assert_eq!(first_line(&lost, &[below]), Ok("found".into()));
+        let to = here.path().join("s");
+        let moved = SourcePath::Moved { from: "/build/7/src".into(), to: to.join("src") };
+        assert_eq!(first_line(&lost, &[moved]), Ok("found".into()));
+        let moved = SourcePath::Moved { from: "/build/7/obj".into(), to: to.join("obj") };
+        assert_eq!(first_line(&lost, &[moved]), Ok("found".into()));
+    }
+
+    #[test]
+    fn a_module_of_node_is_named_by_its_address() {
+        let here = folder(&[("a.mjs", "module")]);
+        let at = location(&format!("file://{}", here.path().join("a.mjs").display()));
+        assert_eq!(first_line(&at, &[]), Ok("module".into()));
+    }
+
+    #[test]
     fn a_package_of_java_is_a_directory() {
         let files = [("src/main/java/com/shop/Cart.java", "cart"), ("lib/Pay.java", "pay")];
         let here = folder(&files);
@@ -241,6 +279,7 @@ mod tests {
         let at = |end: &str| location(&here.path().join(end).to_string_lossy());
         assert!(first_line(&at("data"), &[]).unwrap_err().contains("is no text"));
         assert!(first_line(&location("/dev/zero"), &[]).is_err());
+        assert!(first_line(&location("/proc/version"), &[]).is_err());
         assert!(first_line(&location(&here.path().to_string_lossy()), &[]).is_err());
     }
 

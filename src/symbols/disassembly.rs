@@ -1,8 +1,8 @@
 //! The instructions of a function, from the bytes of its file.
 //!
-//! The range comes from the symbol table, or from the unwind table where there are no symbols. The
-//! bytes are untrusted: they may be data, and the range may be wrong. So the number of decoded and
-//! of formatted instructions is bounded. x86-64 only.
+//! The range comes from the symbol table, from Go's table of functions, or from the unwind table.
+//! The bytes are untrusted: they may be data, and the range may be wrong. So the number of decoded
+//! and of formatted instructions is bounded. x86-64 only.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,8 +11,8 @@ use std::path::Path;
 
 use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter, Instruction, Mnemonic, OpKind};
 
-use super::debugfile::SearchPath;
-use super::file_symbols::{FileNames, Trust};
+use super::debugfile::{Root, SearchPath};
+use super::file_symbols::{FileNames, FunctionRange, Trust};
 use super::worker::guarded;
 use crate::elf::{EM_X86_64, Elf, hex};
 use crate::model::vocabulary::text::clean;
@@ -42,7 +42,8 @@ pub struct Listed {
 /// The instructions of a function, in the order of their addresses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Disassembly {
-    /// The function as its file names it.
+    /// The function as its file names it; empty where it has no name. In words where it is not
+    /// even known whether it is one function.
     pub function: String,
     pub list: Vec<Listed>,
     /// The function has more instructions.
@@ -62,17 +63,29 @@ pub fn disassemble_mapped(file: &MappedFile, offset: u64) -> Result<Disassembly,
         FileKind::Regular => {
             let shown = clean(&file.path.to_string_lossy(), NAME_MAX).into_owned();
             let opened = open_mapped(file).map_err(|error| format!("{shown}: {error}"))?;
-            disassemble_file(opened, &file.path, offset)
+            let root = Root::of(file.pid).ok().flatten();
+            disassemble_beneath(opened, &file.path, root.as_ref(), offset)
         }
     }
 }
 
-/// Does the same with an open file. `path`: where it is, to find its debug file.
+/// Does the same with an open file of this machine. `path`: where it is, to find its debug file.
 pub fn disassemble_file(file: File, path: &Path, offset: u64) -> Result<Disassembly, String> {
+    disassemble_beneath(file, path, None, offset)
+}
+
+/// `root`: that of the process, if it is not this machine's.
+fn disassemble_beneath(
+    file: File,
+    path: &Path,
+    root: Option<&Root>,
+    offset: u64,
+) -> Result<Disassembly, String> {
     let version = Version::of(&file).map_err(|error| error.to_string())?;
-    // Debug files of other roots only improve the names of called functions.
+    let host = Root::host().ok();
+    let roots: Vec<&Root> = root.into_iter().chain(&host).collect();
     let search = SearchPath::default();
-    let open = || FileNames::open("", file, version, path, &[], &search, Trust::Full).ok();
+    let open = || FileNames::open("", file, version, path, &roots, &search, Trust::Full).ok();
     disassemble(open, offset)
 }
 
@@ -106,7 +119,8 @@ fn of_file(names: &FileNames, offset: u64) -> Result<Disassembly, &'static str> 
     }
     let address = names.elf().address_of(offset);
     let address = address.ok_or("the file has no code at that place")?;
-    let range = names.function_range(address).ok_or("the file has no function at that place")?;
+    let found = names.function_range(address).ok_or("the file has no function at that place")?;
+    let FunctionRange { range, name } = found;
     let code = names.code_at(range.start);
     let size = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
     let code = &code[..code.len().min(size)];
@@ -131,8 +145,7 @@ fn of_file(names: &FileNames, offset: u64) -> Result<Disassembly, &'static str> 
         });
     }
     let is_cut = is_cut || decoder.can_decode() || (code.len() as u64) < range.end - range.start;
-    let function = names.symbol_name(range.start).unwrap_or_default();
-    Ok(Disassembly { function, list, is_cut })
+    Ok(Disassembly { function: name, list, is_cut })
 }
 
 /// Returns where to begin, so that at most half of the instructions are before a place; and whether
@@ -189,7 +202,7 @@ impl<'a> Writer<'a> {
                 if self.range.contains(&target) && !is_call {
                     return None;
                 }
-                let name = || names.symbol_name(target).map(short);
+                let name = || names.name_of_target(target).map(short);
                 self.known.entry(target).or_insert_with(name).clone()
             }
             OpKind::Memory

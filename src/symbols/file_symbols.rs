@@ -56,6 +56,15 @@ pub enum NoNames {
     Generated,
 }
 
+/// The name of code of which only the functions before and behind it are known.
+const GAP: &str = "code between known functions";
+
+/// The addresses of a function, and its name; empty where it has none.
+pub struct FunctionRange {
+    pub range: Range<u64>,
+    pub name: String,
+}
+
 /// The bytes of a file.
 enum Bytes {
     Mapped(FileBytes),
@@ -317,16 +326,38 @@ impl FileNames {
         self.plt.of_slot(&self.elf, self.bytes.get(), slot).and_then(readable)
     }
 
-    /// Returns the range of the function around an address: by its symbol, its unwind entry, or
-    /// what lies between known functions.
-    pub(super) fn function_range(&self, address: u64) -> Option<Range<u64>> {
+    /// Returns the function around an address: by its symbol, Go's table, its unwind entry, or what
+    /// lies between known functions.
+    pub(super) fn function_range(&self, address: u64) -> Option<FunctionRange> {
         let bytes = self.bytes.get();
         let by_symbol = self.symbols.range(self.symbol_bytes(), address);
         let by_symbol = by_symbol.or_else(|| self.dynamic.range(bytes, address));
-        by_symbol.or_else(|| {
-            let start = self.entry(address).or_else(|| self.gap(address))?;
-            Some(start..self.end(start)).filter(|range| range.contains(&address))
-        })
+        if let Some(range) = by_symbol {
+            let name = self.symbol_name(range.start).unwrap_or_default();
+            return Some(FunctionRange { range, name });
+        }
+        if let Some((range, name)) = self.go.as_ref().and_then(|go| go.range(bytes, address)) {
+            return Some(FunctionRange { range, name });
+        }
+        let entry = self.entry(address);
+        let start = entry.or_else(|| self.gap(address))?;
+        let name = match entry {
+            Some(start) => self.symbol_name(start).unwrap_or_default(),
+            None => self.symbol_name(start).unwrap_or_else(|| GAP.into()),
+        };
+        let range = start..self.end(start);
+        range.contains(&address).then_some(FunctionRange { range, name })
+    }
+
+    /// Returns the name of a function that is called at its start; without one `fn_1a40`, if its
+    /// unwind entry is known.
+    pub(super) fn name_of_target(&self, address: u64) -> Option<String> {
+        let go = || {
+            let (range, name) = self.go.as_ref()?.range(self.bytes.get(), address)?;
+            Some(name).filter(|_| range.start == address)
+        };
+        let entry = || (self.entry(address)? == address).then(|| format!("fn_{address:x}"));
+        self.symbol_name(address).or_else(go).or_else(entry)
     }
 
     /// Returns the bytes of code from an address to the end of its segment.

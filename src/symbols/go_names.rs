@@ -44,6 +44,14 @@ impl GoNames {
         Some(GoNames { header, text, place })
     }
 
+    /// Returns addresses and name of the function at an address of the file.
+    pub fn range(&self, bytes: &[u8], address: u64) -> Option<(Range<u64>, String)> {
+        let table = Table::new(self.header, self.text, bytes.get(self.place.clone())?)?;
+        let function = table.function(address)?;
+        let name = table.name(&function)?;
+        Some((function.start..function.end, clean_bytes(&name, NAME_CAP)))
+    }
+
     /// Returns the function at an address of the file; file and line where they are known.
     pub fn name(
         &self,

@@ -40,6 +40,7 @@ use std::sync::{Arc, Once};
 
 use rustc_hash::FxHashSet;
 
+use self::debugfile::Root;
 pub use self::debugfile::{SearchPath, debug_file_places};
 pub use self::demangle::readable;
 pub use self::disassembly::{
@@ -48,6 +49,7 @@ pub use self::disassembly::{
 };
 use self::file_symbols::FileNames;
 pub use self::file_symbols::{Spot, Step};
+pub(crate) use self::worker::guarded;
 use self::worker::{Shared, Worker};
 use crate::model::facts::tables::Named;
 use crate::model::vocabulary::frame::RawFrame;
@@ -58,6 +60,12 @@ use crate::process::mapped_files::Files;
 pub struct Resolved {
     pub frame: RawFrame,
     pub named: Named,
+}
+
+/// Returns whether a process has another root directory than this program, as in a container, and
+/// it can be opened.
+pub fn has_own_root(pid: u32) -> bool {
+    Root::of(pid).is_ok_and(|root| root.is_some())
 }
 
 /// Names places in a whole file in memory, by that file alone. Returns for each, in the given

@@ -406,9 +406,9 @@ fn spot(frame: RawFrame) -> Option<Spot> {
 
 /// Runs code that reads untrusted files: a panic in it is a result, and prints nothing to the
 /// terminal.
-pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> std::thread::Result<T> {
-    super::PARSING.set(true);
+pub(crate) fn guarded<T>(work: impl FnOnce() -> T) -> std::thread::Result<T> {
+    let before = super::PARSING.replace(true);
     let result = catch_unwind(AssertUnwindSafe(work));
-    super::PARSING.set(false);
+    super::PARSING.set(before);
     result
 }

@@ -134,3 +134,42 @@ fn where_there_is_no_code_one_sentence_says_why() {
     let offset = start.wrapping_add(code_shift(&program));
     assert!(disassemble_mapped(&mapped(&arm), offset).unwrap_err().contains("x86-64"));
 }
+
+/// Calls of functions without a name are named as their rows are: by their unwind entry.
+#[test]
+fn calls_of_functions_without_a_name_have_the_start_of_their_unwind_entry() {
+    let program = common::build("sym_inline.c", "dis-stripped-calls", &["-O0"]);
+    let (main, hidden) = (function(&program, "main"), function(&program, "outermost"));
+    run("strip", &[text(&program)]);
+    let found = disassembled(&program, main.0).expect("it is there");
+    let wanted = format!("<fn_{:x}>", hidden.0);
+    assert!(found.list.iter().any(|at| at.text.ends_with(&wanted)), "{wanted}: {found:#?}");
+}
+
+#[test]
+fn code_of_which_only_its_neighbours_are_known_is_called_that() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let (source, library) = (folder.path().join("gap.s"), folder.path().join("gap.so"));
+    let code = ".globl one\n.type one,@function\none:\nret\n.size one,.-one\nnop\nnop\nnop\n\
+                .globl two\n.type two,@function\ntwo:\nret\n.size two,.-two\n";
+    std::fs::write(&source, code).expect("written");
+    run("cc", &["-shared", "-nostdlib", text(&source), "-o", text(&library)]);
+    let (start, _) = function(&library, "one");
+    let found = disassembled(&library, start + 2).expect("it is there");
+    assert_eq!(found.function, "code between known functions", "{found:#?}");
+    assert_eq!(disassembled(&library, start).expect("it is there").function, "one");
+}
+
+/// The names of a stripped library are in its debug file.
+#[test]
+fn a_separate_debug_file_names_the_function_and_what_it_calls() {
+    let program = common::build("sym_inline.c", "dis-debug-file", &["-O0"]);
+    let range = function(&program, "main");
+    let debug = program.with_extension("debug");
+    run("objcopy", &["--only-keep-debug", text(&program), text(&debug)]);
+    run("strip", &[text(&program)]);
+    run("objcopy", &[&format!("--add-gnu-debuglink={}", text(&debug)), text(&program)]);
+    let found = disassembled(&program, range.0).expect("it is there");
+    assert_eq!(found.function, "main");
+    assert!(found.list.iter().any(|at| at.text.ends_with("<outermost>")), "{found:#?}");
+}
