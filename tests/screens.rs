@@ -35,6 +35,8 @@ mod sort;
 mod source;
 #[path = "screens/source_rows.rs"]
 mod source_rows;
+#[path = "screens/styles.rs"]
+mod styles;
 #[path = "screens/threads.rs"]
 mod threads;
 #[path = "screens/time.rs"]
