@@ -11,7 +11,7 @@ use sampletop::model::facts::tables::{FrameKind, Location, Named};
 use sampletop::model::projection::settings::{
     Filter, Filters, Grouping, Metric, Range, RollUp, Settings,
 };
-use sampletop::model::projection::{Projection, Projector, Totals, project};
+use sampletop::model::projection::{Group, Projection, Projector, Totals, project};
 use sampletop::model::vocabulary::event::{Counters, Event, Observation, Seen, Syscall, Tick};
 use sampletop::model::vocabulary::frame::{
     FileId, FrameCode, Ns, RawFrame, RawName, SECOND, ThreadKey,
@@ -233,6 +233,21 @@ fn booked(snapshot: &Snapshot, range: Range) -> [u64; 4] {
 
 const EVERYTHING: Range = Range::Cumulative { since: None };
 
+/// Returns wall and CPU time of each group of a range. (A wait over the end of a range is a hit of
+/// the next one, too.) Threads are told apart by number, because a group of one has the newest
+/// name.
+fn groups(snapshot: &Snapshot, range: Range, settings: &Settings) -> BTreeMap<String, [u64; 2]> {
+    let projection = project(snapshot, &Settings { range, ..settings.clone() });
+    let by_thread = matches!(settings.grouping, Grouping::Thread);
+    let name = |group: &Group| match (by_thread, group.threads.first()) {
+        (true, Some(of)) => of.thread.tid.to_string(),
+        _ => group.name.to_string(),
+    };
+    let time = |group: &Group| [group.total.wall_ns, group.total.cpu_ns];
+    let groups = projection.groups.iter().map(|group| (name(group), time(group)));
+    groups.filter(|(_, time)| *time != [0; 2]).collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(150) })]
 
@@ -267,6 +282,33 @@ proptest! {
         let range = Range::Rolling(run.at - START);
         let rolling = project(&snapshot, &Settings { range, ..settings });
         prop_assert_eq!(format!("{all:?}"), format!("{rolling:?}"));
+    }
+
+    /// With idle time: what else is in the range decides what is hidden as idle.
+    #[test]
+    fn groups_of_parts_add_up_to_those_of_the_whole(
+        steps in prop::collection::vec(step(), 1..80),
+        settings in settings(),
+        cut in 0.0..1.0f64,
+    ) {
+        let mut run = Run::new();
+        steps.iter().for_each(|step| run.step(step));
+        run.name_frames();
+        // A range ends before its end: the last sample is within.
+        run.at += MS;
+        run.tick();
+        let snapshot = run.snapshot();
+        let settings = Settings { idle: true, ..settings };
+        let (from, till) = (START, snapshot.at);
+        let middle = from + ((till - from) as f64 * cut) as Ns;
+        let mut sums: BTreeMap<String, [u64; 2]> = BTreeMap::new();
+        for (from, till) in [(from, middle), (middle, till)].into_iter().filter(|(from, till)| from < till) {
+            for (name, more) in groups(&snapshot, Range::Between { from, till }, &settings) {
+                let sum = sums.entry(name).or_default();
+                *sum = std::array::from_fn(|i| sum[i] + more[i]);
+            }
+        }
+        prop_assert_eq!(sums, groups(&snapshot, Range::Between { from, till }, &settings));
     }
 
     #[test]
