@@ -93,6 +93,10 @@ fn the_pictures_of_the_documents() {
 fn every_view_and_page() {
     let mut live = Live::shop(80, 24);
     golden("methods-80x24.txt", &live.press("2s").screen());
+    for (width, height) in [(120, 40), (200, 60)] {
+        let screen = Live::shop(width, height).press("2s").screen();
+        golden(&format!("methods-{width}x{height}.txt"), &screen);
+    }
     golden("help-80x24.txt", &live.press("?").screen());
     golden("help-end-80x24.txt", &live.press("G").screen());
     golden("help-40x10.txt", &Live::shop(40, 10).press("?<pgdn>").screen());

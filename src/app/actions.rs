@@ -497,6 +497,10 @@ impl AppState {
         };
         self.picker = None;
         self.forget_session();
+        // The list of processes has other keys.
+        if std::mem::take(&mut self.config.first_start) {
+            self.say(super::FIRST_KEYS);
+        }
         vec![Effect::Attach(pids)]
     }
 

@@ -102,6 +102,8 @@ impl Column {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Columns {
     pub shown: Vec<Column>,
+    /// All columns of the view.
+    all: &'static [Column],
     /// Cells of the name.
     pub name: usize,
     /// The column by which rows are sorted, if it has room.
@@ -153,17 +155,22 @@ impl Columns {
         Columns::new(shown, &OF_THREADS, name, sort)
     }
 
-    fn new(mut shown: Vec<Column>, order: &[Column], name: usize, sort: SortColumn) -> Columns {
-        shown.sort_by_key(|column| order.iter().position(|other| other == column));
+    fn new(
+        mut shown: Vec<Column>,
+        all: &'static [Column],
+        name: usize,
+        sort: SortColumn,
+    ) -> Columns {
+        shown.sort_by_key(|column| all.iter().position(|other| other == column));
         let sorted = shown.iter().copied().find(|column| column.sort() == Some(sort));
-        Columns { shown, name, sorted }
+        Columns { shown, all, name, sorted }
     }
 
-    /// Returns the order beside `sort`, to the right (1) or to the left (-1), among those that
-    /// columns on the screen have.
+    /// Returns the order beside `sort`, to the right (1) or to the left (-1). A column without room
+    /// comes to the screen when rows are sorted by it.
     pub fn sort_beside(&self, sort: SortColumn, step: isize) -> SortColumn {
         let mut sorts: Vec<SortColumn> = Vec::new();
-        for next in self.shown.iter().filter_map(|column| column.sort()) {
+        for next in self.all.iter().filter_map(|column| column.sort()) {
             if !sorts.contains(&next) {
                 sorts.push(next);
             }
@@ -250,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_walk_the_columns_on_the_screen() {
+    fn keys_walk_all_columns() {
         let walk = |width, trends| {
             let mut sorts = vec![SortColumn::Total];
             loop {
@@ -265,13 +272,15 @@ mod tests {
             }
         };
         use SortColumn as By;
-        assert_eq!(walk(80, true), [By::Total, By::SelfTime, By::Cpu, By::State, By::Name]);
-        let wide = [By::Total, By::SelfTime, By::Cpu, By::Threads, By::State, By::Hits, By::Name];
-        assert_eq!(walk(120, false), wide);
-        assert_eq!(walk(200, true).len(), SortColumn::ALL.len());
+        // A column without room comes when rows are sorted by it.
+        for (width, trends) in [(80, true), (120, false), (200, true)] {
+            assert_eq!(walk(width, trends).len(), SortColumn::ALL.len());
+        }
+        assert!(Columns::of_rows(80, false, By::Hits).shown.contains(&Hits));
         let threads = Columns::of_threads(80, true, By::Total);
         assert_eq!(threads.sort_beside(By::Total, 1), By::Cpu);
-        assert_eq!(threads.sort_beside(By::Cpu, 1), By::State);
+        assert_eq!(threads.sort_beside(By::Cpu, 1), By::Change);
+        assert_eq!(threads.sort_beside(By::Change, 1), By::State);
         // Of a column that this view lacks it goes to the first.
         assert_eq!(threads.sort_beside(By::Hits, 1), By::Total);
     }

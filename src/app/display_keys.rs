@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::AppState;
 use super::filters::Field;
 use super::pane::Pane;
-use crate::model::facts::tables::FrameKind;
+use crate::model::facts::tables::{FrameId, FrameKind, NameId};
 use crate::model::projection::settings::{Grouping, Level, Settings, SortColumn, Whose, pattern};
 
 impl AppState {
@@ -161,7 +161,8 @@ impl AppState {
         self.say("the cursor follows the hottest path; a movement lets it stay, F goes back");
     }
 
-    /// Returns the names that the field of a filter is about, the heaviest first.
+    /// Returns the names that the field of a filter is about: those that are shown, the heaviest
+    /// first, then all others that were seen.
     pub(super) fn names_for(&self, field: Field) -> Vec<Arc<str>> {
         let projection = &self.view.projection;
         let mut names: Vec<Arc<str>> = match field {
@@ -177,6 +178,22 @@ impl AppState {
                 methods.map(|method| self.view.method_location(method).function.clone()).collect()
             }
         };
+        // What is hidden now is known too, as calls elsewhere and what another filter hides.
+        if let Some(snapshot) = &self.view.snapshot {
+            let tables = &snapshot.tables;
+            match field {
+                Field::Threads => {
+                    let all = (0..tables.name_count() as u32).map(NameId);
+                    names.extend(all.map(|name| tables.name(name).clone()));
+                }
+                Field::Interesting | Field::Focus | Field::Ignore | Field::Hide => {
+                    let all = (0..tables.frame_count() as u32).map(FrameId);
+                    let locations = all.flat_map(|frame| tables.named(frame).locations.iter());
+                    names.extend(locations.map(|location| location.function.clone()));
+                }
+                Field::MinPercent | Field::NoKernel | Field::SkipDaemon => {}
+            }
+        }
         let mut seen = HashSet::new();
         names.retain(|name| seen.insert(name.clone()));
         names

@@ -152,7 +152,7 @@ pub struct Hint {
 /// All but help and the process picker.
 const VIEWS: &[Place] = Place::ALL.split_at(8).0;
 /// The views whose rows have an order that can be chosen.
-const SORTED: &[Place] = &[Place::Tree, Place::Methods, Place::Graph, Place::Threads, Place::Waits];
+const SORTED: &[Place] = &[Place::Tree, Place::Methods, Place::Threads, Place::Waits];
 const FLAME: &[Place] = &[Place::Flame];
 const TREES: &[Place] = &[Place::Tree, Place::Flame];
 const TABLES: &[Place] = &[Place::Tree, Place::Methods, Place::Threads];
@@ -228,8 +228,8 @@ pub const TABLE: &[Binding] = &[
     bind(&[Char('E')], Action::ExpandHottest, TREE, MOVE, "expand the hottest path below the row"),
     bind(&[Char('C')], Action::CollapseAll, TREE, MOVE, "collapse all; again: as it was before"),
     bind(&[Char('F')], Action::Follow, FOLLOWED, MOVE, "follow the hottest path as it changes, until a movement; again: as it was before"),
-    bind(&[Char(':')], Action::RowMenu, VIEWS, MOVE, "menu: what can be done with the row (focus on it, ignore, hide, only its threads ...)"),
-    bind(&[Char('/')], Action::Search, VIEWS, MOVE, "search names (regular expression; small letters match both)").hint(12, "search"),
+    bind(&[Char(':')], Action::RowMenu, VIEWS, MOVE, "menu: what can be done with the row (focus on it, ignore, hide, only its threads ...)").hint(6, "menu"),
+    bind(&[Char('/')], Action::Search, VIEWS, MOVE, "search names (regular expression; small letters match both)").hint(5, "search"),
     bind(&[Char('n')], Action::NextMatch, VIEWS, MOVE, "next match"),
     bind(&[Char('N')], Action::PreviousMatch, VIEWS, MOVE, "previous match"),
     bind(&[Char('!')], Action::NextFinding, VIEWS, MOVE, "go to the row that the sentence above is about; again: that of the next one"),
@@ -256,26 +256,26 @@ pub const TABLE: &[Binding] = &[
     bind(&[Key::Backspace], Action::SourceBack, SOURCE, SHOW, "source: the view that it was opened from").hint(2, "back"),
     bind(&[Char('>')], Action::NextHot, SOURCE, SHOW, "source: the next line by self time").hint(3, "next hot"),
     bind(&[Char('<')], Action::PreviousHot, SOURCE, SHOW, "source: the hotter line before"),
-    bind(&[Key::Tab], Action::NextView, VIEWS, SHOW, "next view").hint(14, "view"),
-    bind(&[Char('m')], Action::NextMetric, VIEWS, SHOW, "metric: wall, cpu, off (wall without cpu)").hint(6, "metric"),
-    bind(&[Char('P')], Action::CpuBySelf, VIEWS, SHOW, "metric cpu, sorted by self time, as in top").hint(9, "cpu"),
+    bind(&[Key::Tab], Action::NextView, VIEWS, SHOW, "next view").hint(4, "view"),
+    bind(&[Char('m')], Action::NextMetric, VIEWS, SHOW, "metric: wall, cpu, off (wall without cpu)").hint(9, "metric"),
+    bind(&[Char('P')], Action::CpuBySelf, VIEWS, SHOW, "metric cpu, sorted by self time, as in top").hint(12, "cpu"),
     bind(&[Char('s')], Action::SortSelfTotal, SORTED, SHOW, "sort by self time or by total time; waits: the longest or the latest first"),
     bind(&[Char('<')], Action::SortLeft, TABLES, SHOW, "sort by the column to the left of the one with the arrow"),
     bind(&[Char('>')], Action::SortRight, TABLES, SHOW, "sort by the column to the right of it"),
     bind(&[Char('R')], Action::SortReverse, TABLES, SHOW, "reverse the order"),
-    bind(&[Char('t')], Action::NextGrouping, VIEWS, SHOW, "group threads by: rules, name, thread, process, blocker, none").hint(11, "group"),
+    bind(&[Char('t')], Action::NextGrouping, VIEWS, SHOW, "group threads by: rules, name, thread, process, blocker, none").hint(14, "group"),
     bind(&[Char('T')], Action::NameRules, VIEWS, SHOW, "rules for names of threads: s/REGEX/TEXT/, with the groups that they make"),
     bind(&[Char('b')], Action::NextRollUp, VIEWS, SHOW, "one row per function, line, class, package or module"),
-    bind(&[Char('f')], Action::Filters, VIEWS, SHOW, "filters: interesting, focus, ignore, hide, no kernel, threads, daemons, minimum percent").hint(13, "filter"),
-    bind(&[Char('i')], Action::ShowIdle, VIEWS, SHOW, "show or hide time spent waiting for work").hint(8, "idle"),
+    bind(&[Char('f')], Action::Filters, VIEWS, SHOW, "filters: interesting, focus, ignore, hide, no kernel, threads, daemons, minimum percent").hint(15, "filter"),
+    bind(&[Char('i')], Action::ShowIdle, VIEWS, SHOW, "show or hide time spent waiting for work").hint(11, "idle"),
     bind(&[Char('I')], Action::IdleHere, VIEWS, SHOW, "waiting in this row's function is idle; again: it is not"),
     bind(&[Char('c')], Action::ShortNames, VIEWS, SHOW, "short or full names"),
-    bind(&[Char('o')], Action::NextLevel, VIEWS, SHOW, "rows: your functions; all functions, chains of calls on one line; each on its own line").hint(7, "code"),
+    bind(&[Char('o')], Action::NextLevel, VIEWS, SHOW, "rows: your functions; all functions, chains of calls on one line; each on its own line").hint(10, "code"),
     bind(&[Char('A')], Action::Mine, VIEWS, SHOW, "this row's function is your code, or is not; again: as it was judged"),
     bind(&[Char('u')], Action::Wakers, VIEWS, SHOW, "count for 10 s who wakes this row's threads, by which call"),
-    bind(&[Char(' ')], Action::Freeze, VIEWS, TIME, "freeze the screen, or go on; sampling goes on meanwhile").hint(5, "freeze"),
+    bind(&[Char(' ')], Action::Freeze, VIEWS, TIME, "freeze the screen, or go on; sampling goes on meanwhile").hint(8, "freeze"),
     bind(&[Char('r')], Action::RollingCumulative, VIEWS, TIME, "the last seconds (rolling), or everything since the start (cumulative)"),
-    bind(&[Char('w')], Action::Window, VIEWS, TIME, "what time is shown: 30s, 5m, all, 14:03:20 +2s, -75s..-70s, 14:03:20.25 +50ms").hint(10, "range"),
+    bind(&[Char('w')], Action::Window, VIEWS, TIME, "what time is shown: 30s, 5m, all, 14:03:20 +2s, -75s..-70s, 14:03:20.25 +50ms").hint(13, "range"),
     bind(&[Char('{')], Action::PreviousPeak, VIEWS, TIME, "time cursor to the second before that stands out: many busy threads, or a long wait"),
     bind(&[Char('}')], Action::NextPeak, VIEWS, TIME, "time cursor to the next second that stands out"),
     bind(&[Char(',')], Action::EarlierBucket, VIEWS, TIME, "time cursor one second back (10 s or 1 min where history is older)"),
@@ -295,7 +295,7 @@ pub const TABLE: &[Binding] = &[
     bind(&[Key::Left], Action::ColumnLeft, PICKER, PROGRAM, "sort processes by the column to the left").hint(5, "sort"),
     bind(&[Key::Right], Action::ColumnRight, PICKER, PROGRAM, "sort processes by the column to the right"),
     bind(&[Key::F(5)], Action::Refresh, PICKER, PROGRAM, "read the list of processes again, and sort it again").hint(2, "refresh"),
-    bind(&[Char('x')], Action::Export, VIEWS, PROGRAM, "save a report and all history: sampletop-HOST-PID-UTC.txt, .sampletop").hint(4, "save"),
+    bind(&[Char('x')], Action::Export, VIEWS, PROGRAM, "save a report and all history: sampletop-HOST-PID-UTC.txt, .sampletop").hint(7, "save"),
     bind(&[Char('W')], Action::SaveChoices, VIEWS, PROGRAM, "save what is chosen (metric, groups, filters, rules, ...) in the configuration file"),
     bind(&[Char('y')], Action::CopyStack, VIEWS, PROGRAM, "copy the row's stack to the clipboard of your terminal (OSC 52)"),
     bind(&[Char('Y')], Action::UseMouse, VIEWS, PROGRAM, "take the mouse, or leave it to the terminal to select and copy text"),
@@ -304,7 +304,7 @@ pub const TABLE: &[Binding] = &[
     bind(&[Ctrl('z')], Action::Suspend, LISTS, PROGRAM, "suspend sampletop (fg continues)"),
     bind(&[Key::Esc], Action::Escape, LISTS, PROGRAM, "leave a prompt, dialog, help, zoom, time cursor, search; then back to the list (asks)"),
     bind(&[Char('q')], Action::Quit, NOT_PICKER, PROGRAM, "quit (in help: back)").hint(1, "quit"),
-    bind(&[Ctrl('c')], Action::Interrupt, LISTS, PROGRAM, "leave a prompt, else quit").hint(15, "quit"),
+    bind(&[Ctrl('c')], Action::Interrupt, LISTS, PROGRAM, "leave a prompt, else quit").hint(16, "quit"),
 ];
 
 /// Returns the action of `key` at `place`.

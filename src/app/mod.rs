@@ -89,6 +89,7 @@ mod zoom;
 
 mod actions;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -115,7 +116,7 @@ use crate::model::facts::snapshot::Snapshot;
 use crate::model::projection::seconds_for_one_percent;
 use crate::model::projection::settings::{Filter, Range, SortColumn};
 use crate::model::projection::waits::Asked;
-use crate::model::vocabulary::frame::{Ns, ThreadKind};
+use crate::model::vocabulary::frame::{Ns, ThreadKey, ThreadKind};
 
 /// An overlay over the view, which takes its keys.
 #[derive(Clone, PartialEq, Debug)]
@@ -214,7 +215,8 @@ impl AppState {
             overlay: None,
             now: Duration::ZERO,
             picker: config.pick.then(Picker::default),
-            notice: config.first_start.then(|| (FIRST_KEYS.to_owned(), Severity::Info)),
+            notice: (config.first_start && !config.pick)
+                .then(|| (FIRST_KEYS.to_owned(), Severity::Info)),
             ptrace_helps: false,
             wakers: None,
             looked_up: LookedUp::default(),
@@ -339,11 +341,20 @@ impl AppState {
         Vec::new()
     }
 
-    /// Returns the names of the threads of the shown range, without a runtime's own.
+    /// Returns the names of the threads of the shown range, and of those that exist now but have no
+    /// time there, as they wait for work; without a runtime's own.
     pub fn thread_names(&self) -> Vec<Arc<str>> {
-        let threads = self.view.projection.groups.iter().flat_map(|group| &group.threads);
-        let named = threads.filter(|thread| thread.kind != ThreadKind::Internal);
-        named.map(|thread| thread.name.clone()).collect()
+        let threads = || self.view.projection.groups.iter().flat_map(|group| &group.threads);
+        let named = threads().filter(|thread| thread.kind != ThreadKind::Internal);
+        let mut names: Vec<Arc<str>> = named.map(|thread| thread.name.clone()).collect();
+        if let Some(snapshot) = &self.view.snapshot {
+            let shown: HashSet<ThreadKey> = threads().map(|of| of.thread).collect();
+            let others = snapshot.threads.iter().filter(|now| !shown.contains(&now.thread));
+            let tables = &snapshot.tables;
+            let others = others.filter(|now| tables.kind(now.name) != ThreadKind::Internal);
+            names.extend(others.map(|now| tables.name(now.name).clone()));
+        }
+        names
     }
 
     /// Returns whether the screen is frozen.

@@ -109,6 +109,23 @@ impl TimelineView {
         self.list.step(step, |row| Some(threads[row as usize].thread), lines);
     }
 
+    /// Handles a mouse press among the rows: a thread's line selects it, a column of time moves the
+    /// cursor there.
+    pub(super) fn press(&mut self, (line, cell): (usize, u16), height: usize) {
+        let parts = self.parts();
+        let (lines, _) = self.lines(height);
+        let row = self.list.list.top + line;
+        if line >= lines || row >= self.list.rows.len() || cell >= parts.threads {
+            return;
+        }
+        self.step(Step::To(row), height);
+        // Before the columns are a mark, the name and a space.
+        let column = cell.checked_sub(parts.name + 2).map(usize::from);
+        if let Some(column) = column.filter(|column| *column < self.timeline.columns()) {
+            self.at = Some(self.moment_of(column));
+        }
+    }
+
     /// Returns the thread under the cursor.
     pub fn thread(&self) -> Option<&ThreadLine> {
         self.timeline.threads.get(self.list.selected()? as usize)

@@ -426,6 +426,9 @@ impl View {
         if self.pane.is_flame() {
             return self.press_bar((line, column), height);
         }
+        if self.pane == Pane::Timeline {
+            return self.timeline.press((line, column), height);
+        }
         let (list, rows) = self.rows_of_pane();
         let row = list.top + line;
         if row >= rows {

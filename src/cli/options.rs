@@ -374,7 +374,7 @@ pub struct ViewOptions {
     /// Not your code
     #[arg(long, value_name = "REGEX")]
     pub library: Vec<String>,
-    /// Begin stacks at functions with these prefixes
+    /// Cut stacks one call below these prefixes
     #[arg(long, value_name = "PREFIX,..")]
     pub interesting: Vec<String>,
     /// Only stacks with a frame that matches
@@ -494,7 +494,7 @@ pub struct ScreenOptions {
     #[arg(long)]
     pub mouse: bool,
     /// Row order: a column, as self, cpu, -hits
-    #[arg(long, value_name = "COLUMN")]
+    #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
     pub sort: Option<String>,
     /// Names of functions: short or full
     #[arg(long, value_name = "HOW")]

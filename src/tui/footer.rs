@@ -9,17 +9,32 @@ use crate::app::keymap;
 use crate::app::{AppState, Severity};
 use crate::model::projection::Totals;
 
+/// Minimum cells of the last filter; and of one before it, where the number of the others shall
+/// have room, too.
+const ONE: usize = 20;
+const ONE_OF_SEVERAL: usize = ONE + 12;
+
 /// Draws the active filters, each with the time it hides.
 pub fn draw_filters(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
     let mut pen = Pen::new(buffer, area, 0);
     pen.space(1);
-    for (name, text, hidden) in active(app) {
+    let active = active(app);
+    let count = active.len();
+    for (nth, (name, text, hidden)) in active.into_iter().enumerate() {
+        let rest = count - nth;
+        if nth > 0 && pen.room() < if rest > 1 { ONE_OF_SEVERAL } else { ONE } {
+            pen.put(&format!("+{rest} more (f)"), theme.severity(Severity::Info));
+            break;
+        }
         let part = format!("{name} ");
         let hides = match hidden {
             Some(totals) => {
                 let (hidden, all) = (totals.value(app.view.settings.metric), everything(app));
                 let share = if all == 0 { 0.0 } else { hidden as f64 / all as f64 };
-                format!(" hides {}% ({})", percent(share), span(hidden))
+                match count {
+                    1 => format!(" hides {}% ({})", percent(share), span(hidden)),
+                    _ => format!(" hides {}%", percent(share)),
+                }
             }
             None => String::new(),
         };

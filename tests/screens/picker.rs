@@ -125,7 +125,7 @@ fn escape_leads_back_to_the_list_of_processes_and_asks() {
     live.send(Input::Processes(vec![row(8), row(9)]));
     assert!(live.screen().contains("pick a process"), "{}", live.screen());
     live.press("<down><enter>");
-    assert!(live.screen().contains("attaching") && live.screen().contains("cpu"));
+    assert!(live.screen().contains("attaching") && live.screen().contains("Tab view"));
     // A session with a target of its own has no list.
     let mut live = Live::shop(80, 24);
     assert!(live.press("<esc>").screen().contains("checkout"));

@@ -70,6 +70,13 @@ fn names_complete_a_filter() {
     live.press("<esc>jjjj<enter>WORK<tab><enter>");
     let threads = live.app.settings().filters.threads.active().map(|of| of.as_str().to_owned());
     assert_eq!(threads.as_deref(), Some(r"^worker\-$"));
+    // What is no row, and what the filter hides, was seen too.
+    live.press("<esc>fj<enter>pthread_mu<tab><enter>");
+    let focus = live.app.settings().filters.focus.active().map(|of| of.as_str().to_owned());
+    assert_eq!(focus.as_deref(), Some("^pthread_mutex_lock$"));
+    live.press("<esc>fjjjjj<enter><c-u>exec-9<tab><enter>");
+    let threads = live.app.settings().filters.threads.active().map(|of| of.as_str().to_owned());
+    assert_eq!(threads.as_deref(), Some(r"^http\-nio\-exec\-9$"));
 }
 
 #[test]
@@ -137,4 +144,12 @@ fn the_first_start_names_five_keys_once() {
     live.send(Input::Snapshot(shop()));
     assert!(live.screen().contains("first keys: Enter opens"), "{}", live.screen());
     assert!(!live.press("j").screen().contains("first keys"), "{}", live.screen());
+    // The list of processes has others; the view that it leads to has these.
+    let config = AppConfig { first_start: true, pick: true, ..AppConfig::default() };
+    let mut live = Live::new(80, 24, config);
+    let process = ProcessRow { pid: 7, command: "shop".into(), ..ProcessRow::default() };
+    live.send(Input::Processes(vec![process.clone(), ProcessRow { pid: 8, ..process }]));
+    assert!(!live.screen().contains("first keys"), "{}", live.screen());
+    live.press("<down><enter>").send(Input::Snapshot(shop()));
+    assert!(live.screen().contains("first keys: Enter opens"), "{}", live.screen());
 }

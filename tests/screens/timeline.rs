@@ -203,3 +203,29 @@ fn times_stand_over_their_columns_where_older_ones_are_wider() {
         assert!(live.line(usize::from(height) - 2).contains(time), "{}", live.screen());
     }
 }
+
+#[test]
+fn a_click_selects_a_thread_and_moves_the_cursor() {
+    for width in [80, 120] {
+        let mut live = Live::shop(width, 40);
+        live.press("6");
+        let press = |column, row| Input::Mouse(Mouse { kind: MouseKind::Press, column, row });
+        let about = |live: &Live| live.screen().lines().nth(38).expect("a line").to_owned();
+        let marked = |live: &Live| -> Vec<String> {
+            let lines = live.screen().lines().map(str::to_owned).collect::<Vec<_>>();
+            lines.into_iter().filter(|line| line.starts_with('>')).collect()
+        };
+        live.send(press(5, 7));
+        assert!(marked(&live)[0].starts_with(">http-nio-exec-2"), "{}", live.screen());
+        let newest = about(&live);
+        // The columns begin behind a mark, the name and a space.
+        let columns = live.line(5).find("14:03").expect("the clock") as u16;
+        live.send(press(columns, 7));
+        assert!(about(&live).contains("> 14:03:20.0"), "{newest}\n{}", live.screen());
+        // The sequence has no thread.
+        let (column, row) = if width == 80 { (20, 36) } else { (100, 10) };
+        live.send(press(column, row));
+        assert!(marked(&live)[0].starts_with(">http-nio-exec-2"), "{}", live.screen());
+        assert!(about(&live).contains("> 14:03:20.0"), "{}", live.screen());
+    }
+}

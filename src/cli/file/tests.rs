@@ -271,6 +271,15 @@ fn flags_off_before_a_subcommand_are_refused_as_others_are() {
 }
 
 #[test]
+fn a_sort_order_may_begin_with_a_dash() {
+    let home = home("");
+    for line in ["-p 7 --sort -hits", "-p 7 --sort=-hits", "open x --sort -hits"] {
+        let settings = home.config(line).settings;
+        assert_eq!((settings.sort, settings.reverse), (SortColumn::Hits, true), "{line}");
+    }
+}
+
+#[test]
 fn sources_are_of_every_live_view() {
     let home = home("source = ['/a', '/b=/c']\n");
     assert_eq!(home.config("-p 7").sources.len(), 2);
