@@ -195,10 +195,12 @@ const STACK_LEAST: usize = 20;
 pub fn explain(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
     let Some(row) = app.view.selected_wait() else { return };
     pen.space(1).put("> ", theme.bold());
-    let words = words_text(&Words::of(row, &app.view), pen.room().saturating_sub(1), app, theme);
-    pen.put(&words, theme.plain());
     let stack = app.view.selected_stack();
     let stack: Vec<_> = stack.into_iter().rev().map(|at| function(at, app)).collect();
+    // The row says it too, so the stack comes before its outer functions.
+    let kept = if stack.is_empty() { 0 } else { STACK_LEAST + 12 };
+    let room = pen.room().saturating_sub(1 + kept).max(STACK_LEAST);
+    pen.put(&words_text(&Words::of(row, &app.view), room, app, theme), theme.plain());
     let room = pen.room().saturating_sub(1);
     if !stack.is_empty() && room >= STACK_LEAST {
         let text = stack.join(&format!(" {}", theme.glyphs.calls));
