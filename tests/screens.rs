@@ -87,6 +87,9 @@ fn the_pictures_of_the_documents() {
     let mut timeline = Live::shop(104, 20);
     timeline.press("6");
     golden::same_as_file("assets/timeline.svg", &picture::svg(&timeline.buffer()));
+    let mut waits = waits::live(104, 20);
+    waits.press("7");
+    golden::same_as_file("assets/waits.svg", &picture::svg(&waits.buffer()));
 }
 
 #[test]

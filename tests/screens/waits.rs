@@ -12,7 +12,7 @@ fn convoy() -> World {
     World::new(scripts).hold("http-exec", MUTEX, "http-exec-7")
 }
 
-fn live(width: u16, height: u16) -> Live {
+pub fn live(width: u16, height: u16) -> Live {
     let mut live = Live::new(width, height, AppConfig::default());
     live.send(Input::Snapshot(Arc::new(convoy().run(40 * SECOND).snapshot())));
     live
