@@ -3,6 +3,8 @@
 //! Expected screens are in tests/screens/; `INSTA_UPDATE=always cargo test --test screens` writes
 //! them.
 
+#[path = "screens/carried.rs"]
+mod carried;
 #[path = "screens/changed_flame.rs"]
 mod changed_flame;
 #[path = "screens/compared.rs"]

@@ -104,8 +104,8 @@ impl AppState {
             Action::NextMatch => self.next_match(1),
             Action::PreviousMatch => self.next_match(-1),
             Action::NextFinding => self.next_finding(),
-            Action::TreeView => self.show_tree(),
-            Action::MethodsView => self.view.set_pane(Pane::Methods, rows),
+            Action::TreeView => self.show_pane(Pane::Tree),
+            Action::MethodsView => self.show_pane(Pane::Methods),
             Action::GraphView => self.show_graph(),
             Action::GraphBack => self.graph_back(),
             Action::FlameView => self.show_pane(Pane::Flame),
@@ -129,7 +129,6 @@ impl AppState {
             Action::PreviousHot => self.next_hot(-1),
             Action::NextView => match next(&Pane::ALL, self.view.pane.compared(false)) {
                 Pane::Graph => self.show_graph(),
-                Pane::Tree => self.show_tree(),
                 Pane::Timeline => self.show_timeline(),
                 pane => self.show_pane(pane),
             },

@@ -48,13 +48,10 @@ impl AppState {
         self.project();
     }
 
-    /// Displays a view, and says where it does not compare.
+    /// Displays a view with what was chosen in the one before, and says where it does not compare.
     pub(super) fn show_pane(&mut self, pane: Pane) {
         let rows = usize::from(self.layout().rows);
-        if pane == Pane::Flame {
-            self.view.select_changed_row();
-        }
-        self.view.set_pane(pane, rows);
+        self.view.show_pane(pane, rows);
         // Other views do not read inverted trees.
         if self.view.pane.has_trees() && self.view.settings.inverted != self.view.shown.inverted {
             self.project();

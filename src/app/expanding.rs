@@ -19,6 +19,10 @@ impl View {
         if self.in_changes(|changes, compared, shown| changes.expand(compared, shown, height)) {
             return;
         }
+        if self.pane == Pane::Waits {
+            self.wait_list.expand(&self.projection, height);
+            return;
+        }
         let Some(row) = self.selected_row().copied() else { return };
         if row.fold == Fold::Closed {
             self.touch();
@@ -30,6 +34,10 @@ impl View {
 
     pub fn collapse(&mut self, height: usize) {
         if self.in_changes(|changes, compared, shown| changes.collapse(compared, shown, height)) {
+            return;
+        }
+        if self.pane == Pane::Waits {
+            self.wait_list.collapse(&self.projection, height);
             return;
         }
         let Some(row) = self.selected_row().copied() else { return };

@@ -5,6 +5,7 @@ use regex::Regex;
 use super::AppState;
 use super::flame::{self, Bar, BarOf, Move};
 use super::pane::Pane;
+use super::search::has_name;
 use super::view::View;
 
 impl View {
@@ -75,34 +76,23 @@ impl View {
         let trees = self.trees();
         match bar.of {
             BarOf::All => false,
-            BarOf::Group(group) => search.is_match(&trees.groups[group as usize].name),
+            BarOf::Group(group) => has_name(&trees.groups[group as usize], search),
             BarOf::Node(node) => search.is_match(&trees.name(node).function),
         }
     }
 
-    /// Opens the rows that hide the selected one: in the flame graph it may be any.
-    fn open_to_selected(&mut self, height: usize) {
-        let path = self.selected.clone().filter(|path| !path.frames.is_empty());
-        if let Some(path) = path {
+    /// Opens the rows that hide the selected one: elsewhere it may be any.
+    pub(super) fn open_to_selected(&mut self, height: usize) {
+        let Some(path) = self.selected.clone() else { return };
+        if !path.frames.is_empty() {
             self.touch();
             self.open_above(&path);
-            self.reshape(height);
         }
+        self.reshape(height);
     }
 }
 
 impl AppState {
-    pub(super) fn show_tree(&mut self) {
-        let rows = usize::from(self.layout().rows);
-        let from_flame = self.view.pane.is_flame();
-        self.show_pane(Pane::Tree);
-        match self.view.pane {
-            Pane::Tree if from_flame => self.view.open_to_selected(rows),
-            Pane::ChangedTree if from_flame => self.view.go_to_selected_change(rows),
-            _ => {}
-        }
-    }
-
     /// Gives the bars of the flame graph other colours.
     pub(super) fn next_bar_colors(&mut self) {
         if self.view.pane.is_compared() {

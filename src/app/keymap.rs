@@ -162,6 +162,8 @@ const GRAPH: &[Place] = &[Place::Graph];
 const TIMELINE: &[Place] = &[Place::Timeline];
 const LISTS: &[Place] = &Place::ALL;
 const TREE: &[Place] = &[Place::Tree];
+/// The views whose rows may be open.
+const FOLDED: &[Place] = &[Place::Tree, Place::Waits];
 const PICKER: &[Place] = &[Place::Picker];
 const NOT_PICKER: &[Place] = Place::ALL.split_at(9).0;
 const SOURCE: &[Place] = &[Place::Source];
@@ -222,9 +224,9 @@ pub const TABLE: &[Binding] = &[
     bind(&[Key::PageDown], Action::PageDown, LISTS, MOVE, "one page down"),
     bind(&[Key::Home, Char('g')], Action::First, LISTS, MOVE, "first row, and stay at the top"),
     bind(&[Key::End, Char('G')], Action::Last, LISTS, MOVE, "last row"),
-    bind(&[Key::Right, Char('+')], Action::Expand, TREE, MOVE, "expand the row"),
+    bind(&[Key::Right, Char('+')], Action::Expand, FOLDED, MOVE, "expand the row; of a lock: who waited for it and who held it"),
     bind(&[Key::Enter], Action::Open, VIEWS, MOVE, "expand; lock's holder; method: graph; bar, run: zoom; threads: only these; wait: its row"),
-    bind(&[Key::Left, Char('-')], Action::Collapse, TREE, MOVE, "collapse the row; on a leaf or a closed row: go to its parent"),
+    bind(&[Key::Left, Char('-')], Action::Collapse, FOLDED, MOVE, "collapse the row; on a leaf or a closed row: go to its parent"),
     bind(&[Char('E')], Action::ExpandHottest, TREE, MOVE, "expand the hottest path below the row"),
     bind(&[Char('C')], Action::CollapseAll, TREE, MOVE, "collapse all; again: as it was before"),
     bind(&[Char('F')], Action::Follow, FOLLOWED, MOVE, "follow the hottest path as it changes, until a movement; again: as it was before"),
@@ -414,7 +416,9 @@ mod tests {
     fn the_markdown_table_has_every_key() {
         let text = markdown();
         assert_eq!(text.lines().count(), TABLE.len() + 2);
-        assert!(text.contains("| `right` `+` | expand the row |"));
+        assert!(text.contains(
+            "| `right` `+` | expand the row; of a lock: who waited for it and who held it |"
+        ));
         assert!(text.lines().all(|l| l.matches('|').count() == 3));
     }
 }

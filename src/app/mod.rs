@@ -29,6 +29,7 @@
 
 pub mod baseline;
 pub mod call_graph;
+mod carrying;
 pub mod change_columns;
 pub mod change_rows;
 mod change_search;
@@ -439,6 +440,7 @@ impl AppState {
             self.notice = snapshot.notice.as_ref().map(|n| (n.to_string(), Severity::Warning));
         }
         self.name_baseline(&snapshot);
+        self.keep_detail(&snapshot);
         match &self.held {
             None => self.ask(snapshot.clone(), false),
             // Adds names that were found since; ids never change meaning.

@@ -13,7 +13,7 @@ use super::rows::is_shown;
 use super::view::View;
 use super::wait_words;
 use crate::model::facts::tables::Location;
-use crate::model::projection::{Siblings, is_small};
+use crate::model::projection::{Group, Siblings, is_small};
 
 impl View {
     /// Goes to the next (1) or previous (-1) row whose name matches and opens the rows that hide
@@ -22,6 +22,9 @@ impl View {
         let Some(search) = self.search.clone() else { return false };
         if self.pane.is_flame() {
             return self.next_matching_bar(&search, step, height);
+        }
+        if self.pane == Pane::Timeline {
+            return self.timeline.next_match(&search, step, height);
         }
         if self.pane == Pane::ChangedTree {
             let mut has_match = false;
@@ -58,7 +61,9 @@ impl View {
     fn is_match(&self, at: usize, search: &Regex) -> bool {
         let function = |location: &Location| search.is_match(&location.function);
         match self.pane {
-            Pane::Tree | Pane::ChangedTree | Pane::Flame | Pane::ChangedFlame => false,
+            Pane::Tree | Pane::ChangedTree | Pane::Flame | Pane::ChangedFlame | Pane::Timeline => {
+                false
+            }
             Pane::ChangedMethods => {
                 self.changed_function(at).is_some_and(|location| function(location))
             }
@@ -70,12 +75,11 @@ impl View {
             }
             Pane::Threads => {
                 let group = self.threads.rows[at];
-                search.is_match(&self.projection.groups[group as usize].name)
+                has_name(&self.projection.groups[group as usize], search)
                     || self
                         .main_function(group)
                         .is_some_and(|node| function(self.node_location(node)))
             }
-            Pane::Timeline => search.is_match(&self.timeline.timeline.threads[at].name),
             Pane::Source => self.source.text(at).is_some_and(|text| search.is_match(text)),
             Pane::Waits => wait_words::is_match(self.wait_list.list.rows[at], self, search),
         }
@@ -83,16 +87,7 @@ impl View {
 
     /// Goes to the row of a node and opens the rows that hide it.
     pub(super) fn go_to(&mut self, node: u32, height: usize) {
-        let mut root = node;
-        while let Some(parent) = self.projection.parent(root) {
-            root = parent;
-        }
-        let has_root = |group: &u32| {
-            let group = &self.projection.groups[*group as usize];
-            self.projection.roots(group).any(|node| node == root)
-        };
-        let groups = 0..self.projection.groups.len() as u32;
-        let Some(group) = groups.into_iter().find(has_root) else { return };
+        let Some(group) = self.projection.group_of(node) else { return };
         let path = Path::of_node(&self.projection, group, node, &self.settings);
         if self.go_to_change(&path, height) {
             return;
@@ -177,7 +172,7 @@ impl View {
                 }
                 order += 1;
             };
-            visit(None, search.is_match(&group.name));
+            visit(None, has_name(group, search));
             let in_order = |nodes: Siblings<'_>| {
                 let shown =
                     |node: &u32| is_shown(projection, &self.shown, &projection.total(*node));
@@ -194,6 +189,11 @@ impl View {
         }
         (found, here)
     }
+}
+
+/// Returns whether the name of the group, or of one of its threads, matches.
+pub(super) fn has_name(group: &Group, search: &Regex) -> bool {
+    search.is_match(&group.name) || group.threads.iter().any(|of| search.is_match(&of.name))
 }
 
 struct Found {

@@ -14,7 +14,7 @@ use crate::model::vocabulary::role::Role;
 impl View {
     /// Returns the function of the row under the cursor, as its rows name it; of what a function
     /// calls elsewhere, the function. Says also whether the row has the time of such calls itself.
-    fn function_for_source(&self) -> Option<(Arc<Location>, bool)> {
+    pub(super) fn function_for_source(&self) -> Option<(Arc<Location>, bool)> {
         if let Some(location) = self.selected_location()
             && (self.selected_method().is_some()
                 || matches!(self.pane, Pane::Timeline | Pane::ChangedMethods))

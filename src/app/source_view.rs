@@ -410,7 +410,12 @@ impl SourceView {
                     let newer = "this file is newer than the program: it may be another version";
                     let newer = text.is_newer.then(|| newer.to_owned());
                     let cut = || format!("only the first {} lines are shown", text.lines.len());
-                    let notes = [newer, text.is_cut.then(cut)];
+                    let is_java = |function: &Arc<Location>| function.kind == FrameKind::Java;
+                    let near = self.function.as_ref().is_some_and(is_java).then(|| {
+                        // HotSpot describes few places of compiled code.
+                        "compiled code has the lines of safepoints (see docs/java.md)".to_owned()
+                    });
+                    let notes = [newer, text.is_cut.then(cut), near];
                     let notes: Vec<String> = notes.into_iter().flatten().collect();
                     (!notes.is_empty()).then(|| notes.join("; "))
                 }

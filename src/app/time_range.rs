@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use jiff::Zoned;
 use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
+use jiff::{Unit, Zoned};
 
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::projection::settings::Range;
@@ -90,9 +90,11 @@ impl Clock<'_> {
         if from >= till {
             Err("the range ends before it begins".into())
         } else if till <= oldest {
-            Err(format!("nothing is kept of that time: history begins at {}", self.words(oldest)))
+            let oldest = self.rounded(oldest);
+            Err(format!("nothing is kept of that time: history begins at {oldest}"))
         } else if from >= newest {
-            Err(format!("that time is not observed yet: history ends at {}", self.words(newest)))
+            let newest = self.rounded(newest);
+            Err(format!("that time is not observed yet: history ends at {newest}"))
         } else {
             Ok(Range::Between { from, till })
         }
@@ -106,6 +108,12 @@ impl Clock<'_> {
     /// Formats a moment exactly, as [`Clock::moment`] reads it.
     fn words(&self, at: Ns) -> String {
         self.zoned(at).map_or_else(String::new, |at| at.strftime("%H:%M:%S%.f").to_string())
+    }
+
+    /// Formats a moment to the millisecond.
+    fn rounded(&self, at: Ns) -> String {
+        let rounded = self.zoned(at).and_then(|at| at.round(Unit::Millisecond).ok());
+        rounded.map_or_else(String::new, |at| at.strftime("%H:%M:%S%.f").to_string())
     }
 
     /// Formats the time from one moment to another: `14:03:20-14:03:50`.

@@ -1,5 +1,7 @@
 //! The view of time: what the threads of one group did when, and a cursor on a moment of it.
 
+use regex::Regex;
+
 use super::event::TimelineOf;
 use super::keyed_list::KeyedList;
 use super::list::Step;
@@ -87,6 +89,11 @@ impl TimelineView {
             before: has_threads.then(|| self.timeline.members()),
             columns: self.parts().columns,
         }
+    }
+
+    /// Returns whether a thread or a moment was chosen.
+    pub fn is_chosen(&self) -> bool {
+        self.list.is_chosen() || self.at.is_some()
     }
 
     pub fn read(&mut self, timeline: Timeline, height: usize) {
@@ -196,6 +203,51 @@ impl TimelineView {
         let Some(run) = run.and_then(|run| thread.runs.get(run)) else { return false };
         self.at = Some(run.from.max(self.timeline.span().0));
         true
+    }
+
+    /// Goes to the next (1) or previous (-1) run in a function whose name matches, of this thread
+    /// and then of the others; or to a thread whose name matches. Returns false if there is none.
+    pub(super) fn next_match(&mut self, search: &Regex, step: isize, height: usize) -> bool {
+        let places = self.matches(search);
+        let row = self.list.list.cursor;
+        let here = match (self.thread(), self.run()) {
+            (Some(thread), _) if search.is_match(&thread.name) => (row, None),
+            // The newest moment is under the cursor before one was chosen.
+            _ if self.at.is_none() => (row, None),
+            (Some(thread), Some(run)) => (row, Some(thread.runs[run].from)),
+            _ => (row, Some(self.at())),
+        };
+        let next = match step > 0 {
+            true => places.iter().find(|place| **place > here).or(places.first()),
+            false => places.iter().rfind(|place| **place < here).or(places.last()),
+        };
+        let Some(&(row, from)) = next else { return false };
+        self.step(Step::To(row), height);
+        self.at = from.map(|from| from.max(self.timeline.span().0)).or(self.at);
+        true
+    }
+
+    /// Returns the rows of threads whose names match, and of other threads the runs whose functions
+    /// do, by their start.
+    fn matches(&self, search: &Regex) -> Vec<(usize, Option<Ns>)> {
+        let is_match = |function: &Function| {
+            let calls = function.calls.as_ref();
+            search.is_match(&function.location.function)
+                || calls.is_some_and(|calls| search.is_match(&calls.function))
+        };
+        let functions: Vec<bool> = self.timeline.functions.iter().map(is_match).collect();
+        let is_in_one = |run: &&Run| run.doing.function.is_some_and(|at| functions[at as usize]);
+        let mut places = Vec::new();
+        for (row, thread) in self.timeline.threads.iter().enumerate() {
+            match search.is_match(&thread.name) {
+                true => places.push((row, None)),
+                false => {
+                    let runs = thread.runs.iter().filter(is_in_one);
+                    places.extend(runs.map(|run| (row, Some(run.from))));
+                }
+            }
+        }
+        places
     }
 
     /// Returns the time to which Enter goes: the run under the cursor; where the order of runs is

@@ -28,19 +28,34 @@ impl Words {
     pub fn of(row: WaitRow, view: &View) -> Words {
         match row {
             WaitRow::Lock(at) => lock_words(&view.projection.locks[at as usize]),
+            WaitRow::Waiter(at, nth) => {
+                let waiter = &view.projection.locks[at as usize].waiters[nth as usize];
+                Words::at("waits", waiter.place.clone())
+            }
+            WaitRow::Holder(at, nth) => {
+                let lock = &view.projection.locks[at as usize];
+                let held = &lock.holders[nth as usize];
+                let is_other = |by: &&Arc<Location>| {
+                    held.place.last().is_none_or(|last| last.function != by.function)
+                };
+                let place = held.place.iter().chain(held.by.as_ref().filter(is_other));
+                Words::at("held it", place.cloned().collect())
+            }
             WaitRow::Wait(at) => long_wait_words(&view.projection.long_waits[at as usize], view),
         }
+    }
+
+    /// Returns words of a thread below its lock.
+    fn at(who: &str, place: Vec<Arc<Location>>) -> Words {
+        Words { what: String::new(), kind: String::new(), who: who.to_owned(), place }
     }
 }
 
 /// Returns whether the line's thread, lock or a function matches.
 pub fn is_match(row: WaitRow, view: &View, search: &Regex) -> bool {
     let words = Words::of(row, view);
-    let name = match row {
-        WaitRow::Wait(at) => &*view.projection.long_waits[at as usize].name,
-        WaitRow::Lock(_) => "",
-    };
-    [name, &words.what, &words.who].into_iter().any(|text| search.is_match(text))
+    let name = row.name(&view.projection);
+    [&name, &words.what, &words.who].into_iter().any(|text| search.is_match(text))
         || words.place.iter().any(|location| search.is_match(&location.function))
 }
 

@@ -9,7 +9,6 @@ use super::pane::Pane;
 use super::rows::What;
 use super::short_names;
 use super::view::View;
-use super::wait_list::WaitRow;
 use crate::model::facts::tables::FrameKind;
 use crate::model::projection::{WokenBy, WokenThread, is_of};
 use crate::model::vocabulary::wakeup::{Cost, Wakeups};
@@ -42,13 +41,10 @@ pub fn row_threads(view: &View) -> Option<RowThreads> {
     let projection = &view.projection;
     let of_group = |group: u32| projection.groups[group as usize].threads.iter().map(|t| t.thread);
     let (title, keys): (String, Vec<_>) = match view.selected_what() {
-        _ if view.pane == Pane::Waits => match view.selected_wait()? {
-            WaitRow::Lock(_) => return None,
-            WaitRow::Wait(at) => {
-                let wait = &projection.long_waits[at as usize];
-                (wait.name.to_string(), vec![wait.thread])
-            }
-        },
+        _ if view.pane == Pane::Waits => {
+            let row = view.selected_wait()?;
+            (row.name(projection), vec![row.thread(projection)?])
+        }
         _ if view.pane == Pane::Threads => {
             let group = view.selected_group()?;
             (projection.groups[group as usize].name.to_string(), of_group(group).collect())

@@ -17,6 +17,9 @@ impl View {
         if let Some(method) = self.selected_method() {
             return Some(method_list::key(method, &self.projection, &self.shown));
         }
+        if self.pane == Pane::Timeline {
+            return self.selected_location().map(|location| key(location));
+        }
         let mut at = self.selected_node();
         while let Some(node) = at {
             let trees = self.selected_in();
@@ -39,6 +42,7 @@ impl AppState {
         if self.view.pane != Pane::Graph
             && let Some(function) = self.view.function_of_row()
         {
+            self.view.graph.is_chosen |= self.view.is_chosen();
             self.view.graph.focus(function);
         }
         self.show_pane(Pane::Graph);
@@ -55,6 +59,7 @@ impl AppState {
                 Some(method) => {
                     let View { projection, shown, .. } = &self.view;
                     let key = method_list::key(method, projection, shown);
+                    self.view.graph.is_chosen = true;
                     self.view.graph.focus(key);
                     self.view.set_pane(Pane::Graph, rows);
                 }

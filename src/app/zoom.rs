@@ -5,7 +5,7 @@ use super::pane::Pane;
 use super::row_path::GroupKey;
 use super::thread_list;
 use super::view::View;
-use super::wait_list::WaitRow;
+use crate::model::facts::snapshot::Snapshot;
 use crate::model::projection::Group;
 use crate::model::projection::settings::Range;
 use crate::model::vocabulary::frame::{Ns, SECOND};
@@ -14,11 +14,11 @@ use crate::model::vocabulary::frame::{Ns, SECOND};
 const LEAST: Ns = SECOND / 1_000;
 
 impl View {
-    /// Returns the group of the row under the cursor, for the timeline.
-    fn group_of_row(&self) -> Option<GroupKey> {
+    /// Returns the group of the row under the cursor, or of the wait's thread.
+    pub(super) fn group_of_row(&self) -> Option<GroupKey> {
         let group = match self.selected_wait() {
-            Some(WaitRow::Wait(at)) => {
-                let thread = self.projection.long_waits[at as usize].thread;
+            Some(row) if row.thread(&self.projection).is_some() => {
+                let thread = row.thread(&self.projection)?;
                 let is_of = |group: &Group| group.threads.iter().any(|of| of.thread == thread);
                 self.projection.groups.iter().position(is_of)? as u32
             }
@@ -33,11 +33,11 @@ impl AppState {
     pub(super) fn show_timeline(&mut self) {
         let rows = usize::from(self.layout().rows);
         if self.view.pane != Pane::Timeline {
-            if let Some(WaitRow::Wait(at)) = self.view.selected_wait() {
-                let wait = &self.view.projection.long_waits[at as usize];
-                let (thread, from) = (wait.thread, wait.from_ns);
+            let row = self.view.selected_wait();
+            if let Some(thread) = row.and_then(|row| row.thread(&self.view.projection)) {
                 self.view.timeline.list.choose(thread);
-                self.view.timeline.at = Some(from);
+                let began = row.and_then(|row| row.began(&self.view.projection));
+                self.view.timeline.at = began.or(self.view.timeline.at);
             }
             if let Some(group) = self.view.group_of_row() {
                 self.view.timeline.group = Some(group);
@@ -87,7 +87,18 @@ impl AppState {
         let (oldest, newest) = (snapshot.history.oldest(), snapshot.at);
         let length = (till - from).max(LEAST).min(newest.saturating_sub(oldest));
         let from = from.clamp(oldest, newest.saturating_sub(length).max(oldest));
-        let range = Range::Between { from, till: from + length };
+        let mut range = Range::Between { from, till: from + length };
+        if snapshot.history.is_widened(range) {
+            let buckets = snapshot.history.buckets(range, snapshot.at);
+            let whole = buckets.first().zip(buckets.last());
+            let Some((from, till)) = whole.map(|(first, last)| (first.0, last.1)) else { return };
+            let (shown_from, shown_till) = self.view.timeline.timeline.span();
+            let shown = shown_till.saturating_sub(shown_from);
+            if length < shown && till - from >= shown {
+                return self.say("of that time no shorter parts are kept");
+            }
+            range = Range::Between { from, till };
+        }
         let before = self.view.settings.range;
         if length == 0 || range == before {
             return self.say("there is no other time to show");
@@ -130,6 +141,21 @@ impl AppState {
         }
         self.project();
         true
+    }
+
+    /// Freezes the screen before the order of events in the shown range is dropped: it shall not
+    /// change while it is read. `next`: what would be shown next.
+    pub(super) fn keep_detail(&mut self, next: &Snapshot) {
+        let (None, Some(newest)) = (&self.held, &self.newest) else { return };
+        let range @ Range::Between { from, .. } = self.view.settings.range else { return };
+        let needs_order = self.view.pane == Pane::Timeline || next.history.is_widened(range);
+        let is_kept = |snapshot: &Snapshot| snapshot.history.spans().from() <= from;
+        if needs_order && is_kept(newest) && !is_kept(next) {
+            self.frozen = true;
+            self.held = Some(newest.clone());
+            self.view.timeline.has_frozen = true;
+            self.say("frozen: the order of events at that time is dropped now (L is live again)");
+        }
     }
 
     /// Forgets the ranges from before zooms; facts go on if a zoom has frozen them.

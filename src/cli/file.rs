@@ -81,6 +81,7 @@ const KEYS: &[Key] = &[
     key("unicode", Kind::Flag, Jobs::Screen),
     key("mouse", Kind::Flag, Jobs::Screen),
     key("source", Kind::Texts, Jobs::Screen),
+    key("secure", Kind::Flag, Jobs::Screen),
 ];
 
 /// Keys that give way to another option of the command line.

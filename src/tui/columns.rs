@@ -2,7 +2,7 @@
 
 use ratatui::style::Style;
 
-use super::text::{Pen, average, count, milliseconds, percent};
+use super::text::{Pen, average, count, milliseconds, percent, width};
 use super::theme::Theme;
 use crate::app::AppState;
 pub use crate::app::columns::Column;
@@ -169,6 +169,9 @@ impl Figures<'_> {
         let part = (part * 100.0).round();
         let figure =
             if unresolved || part >= 90.0 { String::new() } else { format!(" {part:.0}%") };
-        pen.put_left(&format!("{}{figure}", state.word()), 10, style);
+        let text = format!("{}{figure}", state.word());
+        // A figure that is cut says less than none.
+        let text = if width(&text) > 10 { state.word() } else { &text };
+        pen.put_left(text, 10, style);
     }
 }

@@ -74,11 +74,11 @@ fn active(app: &AppState) -> Vec<(&'static str, String, Option<&Totals>)> {
     parts
 }
 
-/// Returns shown and hidden time together.
+/// Returns the time that would be shown without filters.
 fn everything(app: &AppState) -> u64 {
     let metric = app.view.settings.metric;
     let p = &app.view.projection;
-    p.total.value(metric) + p.hidden.parts().iter().map(|t| t.value(metric)).sum::<u64>()
+    p.total.value(metric) + p.hidden.by_filters().iter().map(|t| t.value(metric)).sum::<u64>()
 }
 
 /// Keys that stay beside a message.

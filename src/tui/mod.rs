@@ -202,7 +202,8 @@ fn nothing_to_show(app: &AppState) -> Option<&'static str> {
         return Some("these threads have no time in this range (L: live again)");
     }
     let hidden = &view.projection.hidden;
-    let filtered = hidden.focus.wall_ns + hidden.ignore.wall_ns + hidden.threads.wall_ns;
+    let by_filters = hidden.by_filters().into_iter().chain([&hidden.filtered_idle]);
+    let filtered: u64 = by_filters.map(|part| part.wall_ns).sum();
     Some(if snapshot.stopped {
         "sampling is stopped (X goes on)"
     } else if view.projection.total.wall_ns > 0 && view.settings.metric != Metric::Wall {

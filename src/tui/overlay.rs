@@ -123,7 +123,7 @@ pub fn put_edit(pen: &mut Pen<'_>, edit: &LineEdit, cells: usize, theme: &Theme)
 /// Clears `area` and draws a border if there is room for one; returns the inside.
 pub(super) fn frame(buffer: &mut Buffer, area: Rect, title: &str, theme: &Theme) -> Rect {
     clear(buffer, area);
-    if area.width < 20 || area.height < 6 {
+    if area.width < 20 || area.height < 4 {
         return area;
     }
     let [top_left, top_right, bottom_left, bottom_right, flat, upright] = theme.glyphs.border;

@@ -113,6 +113,12 @@ fn fine_span(ns: Ns) -> String {
     }
 }
 
+/// Formats how long a run lasted: `~46 ms` if the thread may have done other things meanwhile.
+fn lasted(run: &Run, timeline: &Timeline) -> String {
+    let about = if timeline.is_exact && !run.is_unbroken { "~" } else { "" };
+    format!("{about}{}", fine_span(run.ns))
+}
+
 pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
     let view = &app.view.timeline;
     if view.timeline.threads.is_empty() {
@@ -233,7 +239,7 @@ fn draw_runs(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
             false => theme.clock(&snapshot.session, run.from),
         };
         pen.put_left(&began, BEGAN, theme.plain())
-            .put_right(&fine_span(run.ns), LASTED - 1, theme.plain())
+            .put_right(&lasted(run, &view.timeline), LASTED - 1, theme.plain())
             .space(1);
         let room = pen.room().saturating_sub(STATE + 1);
         if run.doing.is_idle {
@@ -295,8 +301,9 @@ pub fn explain(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
         (_, Some(cell)) if !view.timeline.is_exact => {
             format!("{moment} mostly {}, {}", what(cell.doing), fine_span(cell.ns))
         }
-        (Some(Run { from, ns, doing }), _) if view.at() < from + ns => {
-            format!("{moment} {} for {}", what(*doing), fine_span(*ns))
+        (Some(run), _) if view.at() < run.from + run.ns => {
+            let seen = if run.is_unbroken { "" } else { ", seen at moments" };
+            format!("{moment} {} for {}{seen}", what(run.doing), lasted(run, &view.timeline))
         }
         _ => format!("{moment} nothing is known of it"),
     };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use ratatui::style::Style;
 
 use super::text::{Pen, cut_end, cut_start, short_span, span, width};
 use super::theme::Theme;
@@ -75,11 +76,28 @@ pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
         let threads = threads_cells(pen.room());
         match row {
             WaitRow::Lock(lock) => {
-                lock_figures(&mut pen, &view.projection.locks[*lock as usize], threads, theme);
+                let lock = &view.projection.locks[*lock as usize];
+                let is_open = view.wait_list.is_open(lock);
+                lock_figures(&mut pen, lock, is_open, threads, theme);
+            }
+            WaitRow::Waiter(lock, nth) => {
+                let waiter = &view.projection.locks[*lock as usize].waiters[*nth as usize];
+                let max = format!("max {}", duration(waiter.longest_ns));
+                let state = (State::Lock.word(), theme.state(State::Lock));
+                let name = view.wait_list.thread_name(*row, &view.projection);
+                let figures = (waiter.waited_ns, max, state, name);
+                thread_figures(&mut pen, figures, threads, theme);
+            }
+            WaitRow::Holder(lock, nth) => {
+                let held = &view.projection.locks[*lock as usize].holders[*nth as usize];
+                let name = view.wait_list.thread_name(*row, &view.projection);
+                let figures = (held.waited_ns, String::new(), ("held", theme.bold()), name);
+                thread_figures(&mut pen, figures, threads, theme);
             }
             WaitRow::Wait(wait) => {
                 let wait = &view.projection.long_waits[*wait as usize];
-                wait_figures(&mut pen, wait, threads, app, theme);
+                let name = view.wait_list.thread_name(*row, &view.projection);
+                wait_figures(&mut pen, wait, (&name, threads), app, theme);
             }
         }
         let room = pen.room().saturating_sub(1);
@@ -104,13 +122,16 @@ fn duration(ns: Ns) -> String {
 }
 
 /// Time that all threads waited for a lock together, and their longest wait.
-fn lock_figures(pen: &mut Pen<'_>, lock: &Lock, threads: usize, theme: &Theme) {
+fn lock_figures(pen: &mut Pen<'_>, lock: &Lock, is_open: bool, threads: usize, theme: &Theme) {
     let state = State::Lock;
     let count = match lock.threads {
         1 => "1 thread".to_owned(),
         n => format!("{n} threads"),
     };
-    pen.put_right(&duration(lock.waited_ns), WAITED, theme.bold())
+    let fold = if is_open { theme.glyphs.open } else { theme.glyphs.closed };
+    pen.space(1)
+        .put(fold, theme.plain())
+        .put_right(&duration(lock.waited_ns), WAITED - 2, theme.bold())
         .space(1)
         .put_left(&format!("max {}", duration(lock.longest_ns)), WHEN - 1, theme.plain())
         .space(1)
@@ -120,14 +141,40 @@ fn lock_figures(pen: &mut Pen<'_>, lock: &Lock, threads: usize, theme: &Theme) {
         .space(1);
 }
 
-fn wait_figures(pen: &mut Pen<'_>, wait: &LongWait, threads: usize, app: &AppState, theme: &Theme) {
+/// A thread that waited for the lock above, or for which others waited: time, the longest wait,
+/// what it did, its name.
+fn thread_figures(
+    pen: &mut Pen<'_>,
+    (ns, max, (word, style), name): (Ns, String, (&str, Style), String),
+    threads: usize,
+    theme: &Theme,
+) {
+    // The number at the end tells threads apart.
+    let name = cut_start(&name, threads - 3, theme.glyphs.cut);
+    pen.put_right(&duration(ns), WAITED, theme.plain())
+        .space(1)
+        .put_left(&max, WHEN - 1, theme.plain())
+        .space(1)
+        .put_left(word, STATE - 1, style)
+        .space(3)
+        .put_left(&name, threads - 3, theme.plain())
+        .space(1);
+}
+
+fn wait_figures(
+    pen: &mut Pen<'_>,
+    wait: &LongWait,
+    (name, threads): (&str, usize),
+    app: &AppState,
+    theme: &Theme,
+) {
     let Some(snapshot) = &app.view.snapshot else { return };
     // Of a wait that was found by the first observations the beginning is not known.
     let least = if snapshot.may_have_begun_before(wait.from_ns) { ">" } else { "" };
     let going_on = if wait.goes_on { "+" } else { "" };
     let at = theme.clock(&snapshot.session, wait.from_ns);
     // The number at the end tells threads apart.
-    let name = cut_start(&wait.name, threads - 1, theme.glyphs.cut);
+    let name = cut_start(name, threads - 1, theme.glyphs.cut);
     pen.put_right(
         &format!("{least}{}{going_on}", duration(wait.duration_ns)),
         WAITED,

@@ -52,8 +52,9 @@ pub struct Script {
 pub struct World {
     recorder: Recorder,
     frames: HashMap<String, RawFrame>,
-    /// By thread: its wait's number, its time on a core, and its time ready for one.
-    last: HashMap<u32, (u64, Ns, Ns)>,
+    /// By thread: its wait's number (0: none), its time on a core, its time ready for one, and how
+    /// often it was put on one.
+    last: HashMap<u32, (u64, Ns, Ns, u64)>,
     ticks: u64,
     scripts: Vec<Script>,
     wanted: Wanted,
@@ -268,8 +269,13 @@ impl World {
             };
             let thread = ThreadKey { pid: self.scripts[n].pid, tid, start: 77 };
             let last = self.last.get(&tid).copied();
-            let (last_wait, mut run_ns, mut delay_ns) = last.unwrap_or_default();
-            let runs = self.ticks;
+            let (last_wait, mut run_ns, mut delay_ns, mut runs) = last.unwrap_or((0, 0, 0, 1));
+            // A new wait after another one begins after a moment on a core.
+            runs += match doing {
+                Doing::Queues(_) => 1,
+                Doing::Runs(_) => u64::from(last_wait != 0),
+                Doing::Waits { wait, .. } => u64::from(last_wait != 0 && last_wait != wait),
+            };
             let counters = |run_ns, delay_ns| Some(Counters { run_ns, delay_ns, runs });
             let mut scan = Vec::new();
             let wait = match doing {
@@ -305,7 +311,7 @@ impl World {
                     wait
                 }
             };
-            self.last.insert(tid, (wait, run_ns, delay_ns));
+            self.last.insert(tid, (wait, run_ns, delay_ns, runs));
             let blocker = self.blocker(&self.scripts[n].name);
             for (at, seen, counters, stack) in scan {
                 self.recorder.apply(&Event::Observation(Observation {

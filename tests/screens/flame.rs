@@ -16,7 +16,7 @@ fn lines(live: &Live) -> Vec<String> {
 }
 
 /// Returns the line about the selected bar.
-fn about(live: &Live) -> String {
+pub fn about(live: &Live) -> String {
     let screen = live.screen();
     let lines: Vec<&str> = screen.lines().collect();
     lines[lines.len() - 2].to_owned()

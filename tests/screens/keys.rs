@@ -73,7 +73,7 @@ fn the_line_below_says_what_the_row_waits_for() {
     live.press("/receive$<enter>");
     assert_eq!(
         about(&live),
-        " > now io recv fd 37 -> 10.0.3.9:5432 for 100 ms: http-nio-exec-0 and 4 more"
+        " > now io recv fd 37 -> 10.0.3.9:5432 for 100 ms: http-nio-exec-6 and 4 more"
     );
     live.press("Cg<down>");
     assert!(

@@ -32,6 +32,8 @@ fn rows_are_sorted_as_elsewhere_and_the_selected_one_stays() {
     assert_eq!(live.selected(), selected, "{}", live.screen());
     // A group that is in view is found by its name and by its function.
     assert!(live.press("/log-wr<enter>").selected().contains("log-writer"));
+    // So is one by the name of a thread of it.
+    assert!(live.press("/http-nio-exec-7<enter>").selected().contains("http-nio-exec-"));
     let in_function = live.press("/Connection<enter>").selected();
     assert!(in_function.contains("Connection"), "{in_function}");
 }

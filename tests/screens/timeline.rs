@@ -119,7 +119,7 @@ fn the_cursor_says_what_the_thread_did_at_that_moment() {
     assert!(explain(&live).contains("lock in Cart::add"), "{}", live.screen());
     // The column between has more of the lock.
     live.press("<right><right>");
-    assert!(explain(&live).contains("run in shop::parse for 100 ms"), "{}", live.screen());
+    assert!(explain(&live).contains("run in shop::parse for ~100 ms"), "{}", live.screen());
     // Another thread at the same moment.
     live.press("jj");
     assert!(explain(&live).contains("14:03:48.2"), "{}", live.screen());
@@ -128,6 +128,88 @@ fn the_cursor_says_what_the_thread_did_at_that_moment() {
     assert!(explain(&live).contains("io in"), "{}", live.screen());
     live.press(">>>>");
     assert!(live.screen().contains("no run after this one"), "{}", live.screen());
+}
+
+#[test]
+fn what_is_shown_in_detail_stays() {
+    let (mut world, mut live) = live(120, 40);
+    live.press("w<c-u>-2s +500ms<enter>6");
+    let fine = live.line(5);
+    assert!(fine.contains("a column is 9.8 ms"), "{fine}");
+    // The order is kept for two minutes.
+    for _ in 0..13 {
+        live.send(Input::Snapshot(Arc::new(world.run(10 * SECOND).snapshot())));
+        assert_eq!(live.line(5), fine, "{}", live.screen());
+    }
+    assert!(live.app.is_frozen());
+    assert!(live.screen().contains("is dropped now (L is live again)"), "{}", live.screen());
+    live.press("L");
+    assert!(!live.app.is_frozen() && live.line(0).contains("LIVE"), "{}", live.screen());
+    // Whole seconds in another view are kept for longer.
+    live.press("1w<c-u>-4s +1s<enter>");
+    for _ in 0..13 {
+        live.send(Input::Snapshot(Arc::new(world.run(10 * SECOND).snapshot())));
+    }
+    assert!(!live.app.is_frozen(), "{}", live.screen());
+}
+
+#[test]
+fn a_zoom_into_old_time_does_not_widen_it() {
+    let (mut world, mut live) = live(120, 40);
+    live.send(Input::Snapshot(Arc::new(world.run(150 * SECOND).snapshot())));
+    live.press("w<c-u>-160s +1s<enter>6");
+    let before = range(&live);
+    live.press("+");
+    assert_eq!(range(&live), before, "{}", live.screen());
+    assert!(live.screen().contains("no shorter parts are kept"), "{}", live.screen());
+    // Of several seconds some can be shown alone.
+    live.press("w<c-u>-160s +8s<enter>6+");
+    let (_, length) = range(&live);
+    assert!((1_000..8_000).contains(&length), "{length}");
+    assert_eq!(length % 1_000, 0);
+}
+
+#[test]
+fn search_goes_to_runs_of_a_function_and_to_threads() {
+    let (_, mut live) = live(120, 40);
+    live.press("w<c-u>-2s +500ms<enter>6");
+    // The marked thread, and the first words about the run under the cursor.
+    let place = |live: &Live| {
+        let screen = live.screen();
+        let thread = screen.lines().find_map(|line| line.strip_prefix('>'));
+        let thread = thread.and_then(|line| line.split_whitespace().next()).expect("a thread");
+        let about = live.line(38);
+        let moment = about.split_whitespace().find(|word| word.starts_with("14:03"));
+        (thread.to_owned(), moment.expect("a moment").to_owned())
+    };
+    let mut places = Vec::new();
+    live.press("/render<enter>");
+    for _ in 0..3 {
+        assert!(live.line(38).contains("run in shop::render"), "{}", live.screen());
+        places.push(place(&live));
+        live.press("n");
+    }
+    assert_eq!(places[2], places[0], "two runs, in turn");
+    assert!(places[0].1 < places[1].1, "{places:?}");
+    assert!(places.iter().all(|(thread, _)| thread == "handler-3"), "{places:?}");
+    // From the first one of this thread back to the last one of the thread before.
+    live.press("/parse<enter>gNNNN");
+    while place(&live).0 != "handler-1" {
+        live.press("n");
+    }
+    let first = place(&live);
+    assert!(live.line(38).contains("run in shop::parse"), "{}", live.screen());
+    live.press("N");
+    assert_ne!(place(&live).0, first.0, "{}", live.screen());
+    assert!(live.line(38).contains("run in shop::parse"), "{}", live.screen());
+    assert_eq!(place(live.press("n")), first);
+    // A thread, at the same moment.
+    let moment = place(&live).1;
+    live.press("/handler-3<enter>");
+    assert_eq!(place(&live).0, "handler-3");
+    assert_eq!(place(live.press("N")).0, "handler-3", "the only one");
+    assert_eq!(place(&live).1, moment);
+    assert!(live.press("/nothing<enter>").screen().contains("no match"), "{}", live.screen());
 }
 
 #[test]

@@ -27,6 +27,36 @@ fn locks_come_first_then_the_longest_waits() {
 }
 
 #[test]
+fn a_lock_opens_into_the_threads_that_waited_and_those_that_held_it() {
+    for (width, height) in [(80, 24), (120, 40), (200, 60)] {
+        let mut live = live(width, height);
+        golden(&format!("waits-lock-{width}x{height}.txt"), &live.press("7<right>").screen());
+    }
+    let mut live = live(120, 40);
+    let closed = live.press("7").screen();
+    live.press("<right>jj");
+    let waiter = live.selected();
+    assert!(waiter.contains("http-exec-") && waiter.contains("waits in"), "{waiter}");
+    // Its row stays under the cursor, and leads to its stack and to its thread.
+    let mut others = Live::new(120, 40, AppConfig::default());
+    std::mem::swap(&mut others, &mut live);
+    let name = waiter.split_whitespace().find(|word| word.starts_with("http-exec")).expect("one");
+    assert!(others.press("5").selected().contains("http-exec-"), "{}", others.screen());
+    others.press("7");
+    assert_eq!(others.selected(), waiter);
+    others.press("6");
+    assert!(others.screen().contains(&format!(">{name}")), "{}", others.screen());
+    let tree = others.press("7<enter>").selected();
+    assert!(tree.contains("Ledger.post"), "{tree}");
+    others.press("7/held it<enter>");
+    assert!(others.selected().contains("http-exec-7"), "{}", others.screen());
+    // From any of its rows.
+    others.press("<left>");
+    assert!(others.selected().contains("threads"), "{}", others.selected());
+    assert_eq!(others.screen(), closed);
+}
+
+#[test]
 fn a_wait_is_opened_in_the_tree() {
     let mut live = live(120, 40);
     live.press("7jjj");

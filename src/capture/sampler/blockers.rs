@@ -190,6 +190,8 @@ impl Core {
         if let Some(begin) = self.reading_since.take() {
             self.allowance.correct(thread_cpu().saturating_sub(begin));
         }
+        // They are booked before the waits, which are held until the tick.
+        events.append(&mut self.events);
         self.events = events;
     }
 
@@ -271,10 +273,12 @@ impl Core {
                 if pid == blockers.pid && !scan.still_waits(tid));
         if let RawHolder::Thread { tid, .. } = blocker.holder
             && moved
-            && is_rationed
         {
-            // Its turn would come late.
-            scan.mark_undelivered(tid);
+            self.events.extend(scan.take_moved(tid, now).map(Event::Observation));
+            if is_rationed {
+                // Its turn would come late.
+                scan.mark_undelivered(tid);
+            }
         }
         let blocker = wait.with_known_object(blocker);
         blockers.schedule.found(wait, blocker, moved, now);

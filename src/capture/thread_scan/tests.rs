@@ -154,6 +154,18 @@ fn run_time_and_run_count_each_prove_that_it_moved() {
 }
 
 #[test]
+fn a_blocked_thread_that_ran_since_is_reported_once_and_visited_again() {
+    let mut world = World::blocked();
+    assert_eq!(world.scan.take_moved(TID, 9), None, "it still waits");
+    world.thread.counters("101 5 4");
+    let moved = world.scan.take_moved(TID, 9).expect("it ran");
+    assert_eq!((moved.at, moved.thread.tid, moved.seen), (9, TID, Seen::Running));
+    assert_eq!(world.scan.take_moved(TID, 9), None);
+    assert!(matches!(seen(&world.scan())[..], [(Seen::Blocked(_), 1)]));
+    assert_eq!(world.scan.take_moved(TID + 1, 9), None, "no such thread");
+}
+
+#[test]
 fn unchanged_counters_of_a_running_thread_prove_nothing() {
     let mut world = World::new();
     world.thread.stat('R', 50).doing("running");

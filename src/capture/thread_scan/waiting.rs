@@ -1,7 +1,8 @@
 //! What a thread that was observed blocked waits for, read while it stays blocked.
 
 use super::{LastSeen, ThreadScan};
-use crate::model::vocabulary::event::Syscall;
+use crate::model::vocabulary::event::{Observation, Seen, Syscall};
+use crate::model::vocabulary::frame::Ns;
 use crate::process::threads::Doing;
 
 impl ThreadScan {
@@ -30,6 +31,24 @@ impl ThreadScan {
         self.tasks
             .counters(&mut known.files)
             .is_ok_and(|now| now.run_ns == before.run_ns && now.runs == before.runs)
+    }
+
+    /// Returns the observation that a thread runs, or ran, which was last observed blocked and has
+    /// run since: it is not where it was. `None` if it still waits, or was not blocked. The next
+    /// scan visits it.
+    pub fn take_moved(&mut self, tid: u32, now: Ns) -> Option<Observation> {
+        if !self.is_blocked(tid) || self.still_waits(tid) {
+            return None;
+        }
+        let index = self.index.get(&tid).copied()?;
+        let counters = self.tasks.counters(&mut self.known[index].files).ok()?;
+        self.replace_counters(index, Some(counters));
+        self.discard_state(index);
+        let known = &self.known[index];
+        Some(Observation {
+            counters: Some(counters),
+            ..Observation::new(now, known.key, known.name, Seen::Running)
+        })
     }
 
     /// Returns the system call in which the thread is blocked now, and its stack pointer.

@@ -56,9 +56,10 @@ impl Home {
 fn keys_are_options_and_the_command_line_wins() {
     let home = home(
         "metric = 'cpu'\nidle = true\nno-kernel = true\nwindow = '1m'\ninterval = '20ms'\nmouse = true\n\
-         rename = ['s/a/b/', 's/c/d/']\nmax-overhead = 2\ncapture = 'perf'\nnames = 'full'\nsort = '-cpu'\n",
+         rename = ['s/a/b/', 's/c/d/']\nmax-overhead = 2\ncapture = 'perf'\nnames = 'full'\nsort = '-cpu'\nsecure = true\n",
     );
     let config = home.config("-p 7");
+    assert!(config.output.secure && !home.config("--secure=false -p 7").output.secure);
     let settings = &config.settings;
     assert_eq!((settings.metric, settings.idle), (Metric::Cpu, true));
     assert_eq!(settings.range, Range::Rolling(60_000_000_000));

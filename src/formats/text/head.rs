@@ -249,7 +249,9 @@ pub fn settings(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         (false, true) => "shown, because there is nothing else".to_owned(),
         (false, false) => {
             let threads = count(hidden.idle_threads as usize, "thread");
-            format!("{}; {threads} did nothing but wait for work", hides(&hidden.idle))
+            let mut all = hidden.idle;
+            all.add(&hidden.filtered_idle);
+            format!("{}; {threads} did nothing but wait for work", hides(&all))
         }
     };
     page.field("Idle", &idle)?;

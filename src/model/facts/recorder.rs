@@ -499,6 +499,26 @@ mod tests {
     }
 
     #[test]
+    fn a_holder_that_ran_since_it_waited_is_not_where_it_was() {
+        let mut recorder = Recorder::new(0, Limits::default());
+        recorder.apply(&Event::Observation(blocked(0, 2, 0, 40)));
+        recorder.apply(&Event::Tick(Tick::new(0, 7)));
+        let waits = Observation { blocker: Some(mutex(2)), ..blocked(10 * MS, 1, 1, 5) };
+        recorder.apply(&Event::Observation(waits));
+        let ran = event::Counters { run_ns: 2, delay_ns: 0, runs: 1 };
+        let name = RawName::new(b"t2");
+        recorder.apply(&Event::Observation(Observation {
+            counters: Some(ran),
+            ..Observation::new(10 * MS, key(2), name, event::Seen::Running)
+        }));
+        recorder.apply(&Event::Tick(Tick::new(10 * MS, 7)));
+        recorder.apply(&Event::Tick(Tick::new(20 * MS, 7)));
+        let held_in: Vec<u64> = waited(&recorder.view()).iter().map(|held| held.1).collect();
+        assert_eq!(held_in.len(), 1);
+        assert_ne!(held_in[0], 40, "where it waited before");
+    }
+
+    #[test]
     fn two_threads_that_wait_for_each_other_are_each_others_holders() {
         let mut recorder = Recorder::new(0, Limits::default());
         for (tid, other) in [(1, 2), (2, 1)] {

@@ -332,10 +332,7 @@ impl Thread {
                     matches!(self.doing, Doing::Waits(w) if w.stack == stack && w.state == state);
                 // After a gap no more is known than its end.
                 let newest = self.settled.max(self.observed.min(at));
-                let from = began.unwrap_or(match rules.visit {
-                    Some(_) => at - self.mean_wait(seen, at - newest),
-                    None => newest,
-                });
+                let from = began.unwrap_or_else(|| at - self.mean_wait(seen, at - newest));
                 let from = from.clamp(newest, at);
                 let mut wait = Wait { stack, state, from, syscall, blocker };
                 match self.doing {

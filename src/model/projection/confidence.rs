@@ -46,7 +46,9 @@ pub fn confidence(row: &Totals, shown: &Totals, metric: Metric, interval: Ns) ->
     };
     let measured = value.saturating_sub(sampled) as f64;
     let waits = row.hits.saturating_sub(row.cpu_hits) as f64;
-    let error = if measured > 0.0 { waits * interval as f64 } else { 0.0 };
+    // Each wait is known to one interval. Of many some are taken for longer and some for shorter,
+    // so their errors grow with the root of their number.
+    let error = if measured > 0.0 { waits.min(2.0 * waits.sqrt()) * interval as f64 } else { 0.0 };
     low += (measured - error).max(0.0) / whole;
     high += (measured + error) / whole;
     Confidence { low: low.clamp(0.0, 1.0), high: high.clamp(0.0, 1.0), unresolved }
@@ -131,6 +133,17 @@ mod tests {
         let c = confidence(&waited(1000 * MS, 1), &shown, Metric::Wall, 10 * MS);
         assert!((c.low - 0.495).abs() < 1e-9 && (c.high - 0.505).abs() < 1e-9, "{c:?}");
         assert!(!c.unresolved);
+    }
+
+    /// Ten threads wait a thousand times each for 4 ms of every 6, and are seen every 50 ms.
+    #[test]
+    fn errors_of_many_waits_cancel_each_other() {
+        let (row, mut shown) = (waited(40_000 * MS, 1_200), waited(20_000 * MS, 600));
+        shown.add(&row);
+        let c = confidence(&row, &shown, Metric::Wall, 50 * MS);
+        let error = 2.0 * 1_200f64.sqrt() * 50.0 / 60_000.0;
+        assert!((c.low - (2.0 / 3.0 - error)).abs() < 1e-9 && error < 0.06, "{c:?}");
+        assert!((c.high - (2.0 / 3.0 + error)).abs() < 1e-9, "{c:?}");
     }
 
     #[test]

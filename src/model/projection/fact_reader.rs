@@ -482,6 +482,8 @@ impl<'a> Reader<'a> {
             let placed = Placed { group, thread, stack, state, is_idle };
             return Some((placed, kind == ThreadKind::Internal));
         };
+        let is_hidden_anyway = is_idle && !self.settings.idle;
+        let hidden = if is_hidden_anyway { &mut self.hidden.filtered_idle } else { hidden };
         add(hidden, state, weights);
         None
     }

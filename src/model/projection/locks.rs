@@ -2,6 +2,7 @@
 
 use std::cell::LazyCell;
 use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -13,14 +14,15 @@ use super::places::{Path, Place, Places};
 use super::rows::Rows;
 use crate::model::facts::fact::{FactKey, Weights};
 use crate::model::facts::snapshot::{Deadlock, Snapshot};
-use crate::model::facts::tables::{Blocker, BlockerId, Holder, Location, StackId, Tables};
+use crate::model::facts::tables::{Blocker, BlockerId, Holder, Location, NameId, StackId, Tables};
 use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::frame::{Ns, ThreadKey};
 
 /// Maximum locks of a range, those with most waited time.
 const MAX_LOCKS: usize = 20;
-/// Maximum places in which a lock was waited for, and maximum holders with their places.
-const MAX_PLACES: usize = 8;
+/// Maximum places in which a lock was waited for, maximum threads that waited, and maximum holders
+/// with their places.
+pub(super) const MAX_PLACES: usize = 8;
 
 /// A lock, or another object that a thread holds while others wait for it.
 #[derive(Clone, PartialEq, Debug)]
@@ -42,10 +44,26 @@ pub struct Lock {
     pub longest_thread: ThreadKey,
     /// Where threads waited, with their time, ns; the longest time first.
     pub waiting_in: Vec<(Place, u64)>,
+    /// The threads that waited longest, with the longest time first, at most [`MAX_PLACES`].
+    pub waiters: Vec<Waiter>,
     /// Who held it meanwhile; the longest waited time first.
     pub holders: Vec<HeldBy>,
     /// Number of threads that are known to have held it.
     pub holder_count: u32,
+}
+
+/// A thread that waited for a lock.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Waiter {
+    pub thread: ThreadKey,
+    pub name: Arc<str>,
+    /// In the range, ns.
+    pub waited_ns: u64,
+    /// Its longest unbroken wait, ns, and its start.
+    pub longest_ns: u64,
+    pub longest_from: Ns,
+    /// Where it waited for most of that time.
+    pub place: Place,
 }
 
 /// A holder, and the time that threads waited for it, ns.
@@ -151,6 +169,7 @@ impl Lock {
             longest_from: 0,
             longest_thread: ThreadKey::unknown(1),
             waiting_in: Vec::new(),
+            waiters: Vec::new(),
             holders: Vec::new(),
             holder_count: 0,
         }
@@ -171,6 +190,7 @@ struct Wait {
     blocker: BlockerId,
     stack: StackId,
     thread: ThreadKey,
+    name: NameId,
     cell: u32,
 }
 
@@ -178,8 +198,9 @@ impl Waited {
     /// Adds a fact of this cell.
     pub(super) fn add(&mut self, key: &FactKey, cell: u32, weights: &Weights) {
         if key.blocker != BlockerId::NONE {
-            let FactKey { blocker, stack, thread, .. } = *key;
-            self.by_wait.entry(Wait { blocker, stack, thread, cell }).or_default().add(weights);
+            let FactKey { blocker, stack, thread, name, .. } = *key;
+            let wait = Wait { blocker, stack, thread, name, cell };
+            self.by_wait.entry(wait).or_default().add(weights);
             if weights.longest_ns > 0 {
                 let from = weights.longest_from;
                 let (first, last) = self.spans.entry(blocker).or_insert((from, from));
@@ -204,7 +225,7 @@ impl Waited {
             let blocker = snapshot.tables.blocker(wait.blocker);
             let Some(blocker) = blocker.filter(|found| is_lock(found)) else { continue };
             let key = LockKey::of(blocker);
-            let waiter = (wait.thread, places.of(wait.stack));
+            let waiter = (wait.thread, wait.name, places.of(wait.stack));
             let held_in = held_in(blocker, |pid| with_others.contains(&pid));
             let sum = sums.entry(key).or_default();
             sum.add(blocker, waiter, held_in, weights, &mut places);
@@ -326,13 +347,46 @@ fn is_lock(blocker: &Blocker) -> bool {
 struct Sum {
     class: Option<Arc<str>>,
     waited_ns: u64,
-    threads: FxHashSet<ThreadKey>,
+    threads: FxHashMap<ThreadKey, OfThread>,
     longest: Option<(u64, std::cmp::Reverse<Ns>, ThreadKey)>,
     /// By location of [`Places`].
     waiting_in: BTreeMap<Path, u64>,
     holders: BTreeMap<(Held, Path), Holding>,
     /// The starts of its first and of its last wait.
     span: Option<(Ns, Ns)>,
+}
+
+/// The waits of one thread.
+struct OfThread {
+    /// Its newest name.
+    name: NameId,
+    waited_ns: u64,
+    longest: (u64, std::cmp::Reverse<Ns>),
+    waiting_in: BTreeMap<Path, u64>,
+}
+
+impl OfThread {
+    fn join(&mut self, other: OfThread) {
+        // Ids only grow.
+        self.name = self.name.max(other.name);
+        self.waited_ns += other.waited_ns;
+        self.longest = self.longest.max(other.longest);
+        other.waiting_in.into_iter().for_each(|(place, ns)| {
+            *self.waiting_in.entry(place).or_default() += ns;
+        });
+    }
+
+    fn waiter(self, thread: ThreadKey, places: &Places<'_>) -> Waiter {
+        let place = self.waiting_in.into_iter().rev().max_by_key(|(_, ns)| *ns);
+        Waiter {
+            thread,
+            name: places.tables.name(self.name).clone(),
+            waited_ns: self.waited_ns,
+            longest_ns: self.longest.0,
+            longest_from: self.longest.1.0,
+            place: place.map(|(place, _)| places.place(&place)).unwrap_or_default(),
+        }
+    }
 }
 
 /// A holder without what differs from wait to wait.
@@ -364,7 +418,7 @@ impl Sum {
     fn add(
         &mut self,
         blocker: &Blocker,
-        (thread, place): (ThreadKey, Path),
+        (thread, name, place): (ThreadKey, NameId, Path),
         held_in: Option<StackId>,
         weights: &Weights,
         places: &mut Places<'_>,
@@ -372,9 +426,11 @@ impl Sum {
         let ns = weights.wall_ns;
         self.class = self.class.take().or_else(|| blocker.class.clone());
         self.waited_ns += ns;
-        self.threads.insert(thread);
-        let longest = (weights.longest_ns, std::cmp::Reverse(weights.longest_from), thread);
-        self.longest = self.longest.max(Some(longest));
+        let longest = (weights.longest_ns, std::cmp::Reverse(weights.longest_from));
+        self.longest = self.longest.max(Some((longest.0, longest.1, thread)));
+        let waiting_in = [(place.clone(), ns)].into();
+        let of_thread = OfThread { name, waited_ns: ns, longest, waiting_in };
+        self.join_thread(thread, of_thread);
         *self.waiting_in.entry(place).or_default() += ns;
         let (held_in, by) = match held_in {
             Some(stack) => (places.of(stack), places.exit_of(stack)),
@@ -384,6 +440,13 @@ impl Sum {
         let (_, waited_ns, calls) = held.or_insert((blocker.holder, 0, BTreeMap::new()));
         *waited_ns += ns;
         *calls.entry(by).or_default() += ns;
+    }
+
+    fn join_thread(&mut self, thread: ThreadKey, of_thread: OfThread) {
+        match self.threads.entry(thread) {
+            Entry::Occupied(known) => known.into_mut().join(of_thread),
+            Entry::Vacant(place) => _ = place.insert(of_thread),
+        }
     }
 
     fn span(&mut self, span: Option<(Ns, Ns)>) {
@@ -403,7 +466,9 @@ impl Sum {
     /// Adds what is known of the same lock at another address.
     fn join(&mut self, other: Sum) {
         self.waited_ns += other.waited_ns;
-        self.threads.extend(other.threads);
+        for (thread, of_thread) in other.threads {
+            self.join_thread(thread, of_thread);
+        }
         self.longest = self.longest.max(other.longest);
         other.waiting_in.into_iter().for_each(|(place, ns)| {
             *self.waiting_in.entry(place).or_default() += ns;
@@ -427,6 +492,12 @@ impl Sum {
             .collect();
         waiting_in.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         waiting_in.truncate(MAX_PLACES);
+        let threads = self.threads.len() as u32;
+        let mut of_threads: Vec<(ThreadKey, OfThread)> = self.threads.into_iter().collect();
+        of_threads.sort_by_key(|(thread, of)| (std::cmp::Reverse(of.waited_ns), *thread));
+        of_threads.truncate(MAX_PLACES);
+        let of_threads = of_threads.into_iter();
+        let waiters = of_threads.map(|(thread, of)| of.waiter(thread, places)).collect();
         let mut holders: Vec<HeldBy> = (self.holders.into_iter())
             .map(|((_, place), (holder, waited_ns, calls))| {
                 let by = calls.into_iter().max_by_key(|(_, ns)| *ns).and_then(|(by, _)| by);
@@ -445,11 +516,11 @@ impl Sum {
                 .cmp(&a.waited_ns)
                 .then_with(|| (&a.name, a.holder).cmp(&(&b.name, b.holder)))
         });
-        let of_threads = holders.iter().filter_map(|held| match held.holder {
+        let known = holders.iter().filter_map(|held| match held.holder {
             Holder::Thread { thread, .. } => Some(thread),
             _ => None,
         });
-        let holder_count = of_threads.collect::<FxHashSet<ThreadKey>>().len() as u32;
+        let holder_count = known.collect::<FxHashSet<ThreadKey>>().len() as u32;
         holders.truncate(MAX_PLACES);
         Lock {
             kind,
@@ -457,11 +528,12 @@ impl Sum {
             object,
             class: self.class,
             waited_ns: self.waited_ns,
-            threads: self.threads.len() as u32,
+            threads,
             longest_ns,
             longest_from,
             longest_thread,
             waiting_in,
+            waiters,
             holders,
             waiting_now: 0,
             holder_count,

@@ -108,19 +108,25 @@ struct Found {
     ns: Ns,
     stack: StackId,
     state: State,
+    /// The blocker of most of it, and the time for which a fact says so, ns.
     blocker: BlockerId,
+    blocked_ns: u64,
     name: NameId,
     cell: u32,
 }
 
 impl Found {
     /// Replaces it by a fact of the same wait with a longer duration. Of equal ones the same is
-    /// kept whatever their order; a known blocker goes before none.
+    /// kept whatever their order. Its blocker is that of the fact with most time: the last holder
+    /// of many may have had the lock for a moment. A known one goes before none.
     fn join(&mut self, other: &Found) {
-        let rank = |of: &Found| (of.ns, of.blocker, of.stack, of.state, of.name);
+        let blocked = |of: &Found| (of.blocker != BlockerId::NONE, of.blocked_ns, of.blocker);
+        let (_, blocked_ns, blocker) = blocked(self).max(blocked(other));
+        let rank = |of: &Found| (of.ns, of.stack, of.state, of.name, of.cell);
         if rank(other) > rank(self) {
             *self = *other;
         }
+        (self.blocker, self.blocked_ns) = (blocker, blocked_ns);
     }
 }
 
@@ -248,7 +254,8 @@ impl LongWaits {
         let &FactKey { stack, blocker, name, .. } = key;
         let Weights { longest_ns: ns, longest_from: from, .. } = *weights;
         let longest = if is_idle { &mut self.idle } else { &mut self.shown };
-        longest.add(Found { thread, from, ns, stack, state, blocker, name, cell });
+        let blocked_ns = weights.wall_ns;
+        longest.add(Found { thread, from, ns, stack, state, blocker, blocked_ns, name, cell });
     }
 
     /// Shows those that are hidden as idle, too.
@@ -333,7 +340,8 @@ mod tests {
 
     fn found(thread: u32, from: Ns, ns: Ns) -> Found {
         let (stack, blocker, name) = (StackId(1), BlockerId::NONE, NameId(0));
-        Found { thread, from, ns, stack, state: State::Lock, blocker, name, cell: 0 }
+        let state = State::Lock;
+        Found { thread, from, ns, stack, state, blocker, blocked_ns: 0, name, cell: 0 }
     }
 
     /// Returns duration, start and thread of the waits that are kept, and the number of others.
@@ -366,6 +374,24 @@ mod tests {
     }
 
     #[test]
+    fn the_blocker_is_that_of_most_of_the_wait() {
+        let by = |blocker: u32, ns, blocked_ns| Found {
+            blocker: BlockerId(blocker),
+            blocked_ns,
+            ..found(0, 5, ns)
+        };
+        // Three holders in turn, the last for a moment; and for a moment it was not known.
+        let facts = [by(3, 1_000, 1_000), by(4, 1_550, 550), by(7, 1_560, 10), by(0, 1_570, 9_999)];
+        for order in [[0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1]] {
+            let mut longest = Longest::new(2);
+            order.into_iter().for_each(|at: usize| longest.add(facts[at]));
+            longest.shrink();
+            let kept: Vec<_> = longest.found.iter().map(|wait| (wait.ns, wait.blocker)).collect();
+            assert_eq!(kept, [(1_570, BlockerId(3))], "{order:?}");
+        }
+    }
+
+    #[test]
     fn a_wait_that_was_dropped_comes_back_when_it_is_longer() {
         let others: Vec<Found> = (1..8).map(|thread| found(thread, 0, 50)).collect();
         let mut waits = [&[found(0, 0, 10)][..], &others].concat();
@@ -380,8 +406,8 @@ mod tests {
     #[test]
     fn of_the_facts_of_one_wait_the_one_with_a_known_blocker_is_kept() {
         let unknown = found(0, 3, 10);
-        let known = Found { blocker: BlockerId(4), ..unknown };
-        let shorter = Found { blocker: BlockerId(5), ns: 9, ..unknown };
+        let known = Found { blocker: BlockerId(4), blocked_ns: 10, ..unknown };
+        let shorter = Found { blocker: BlockerId(5), blocked_ns: 9, ns: 9, ..unknown };
         for facts in [[unknown, known, shorter], [shorter, known, unknown]] {
             let mut longest = Longest::new(9);
             facts.into_iter().for_each(|fact| longest.add(fact));

@@ -136,7 +136,7 @@ pub use holder_words::{held_by, holder_words};
 pub use holders::{HolderNow, WaitChain};
 pub(in crate::model) use idle_marks::{Mark, mark};
 pub use label::{Label, label};
-pub use locks::{HeldBy, Lock, Stuck, noun};
+pub use locks::{HeldBy, Lock, Stuck, Waiter, noun};
 pub use long_waits::LongWait;
 pub use methods::{Hottest, Method};
 pub(in crate::model) use monitor::is_enter as is_monitor_enter;
@@ -202,8 +202,10 @@ pub struct Hidden {
     pub idle: Totals,
     /// Distinct threads that were idle for the whole range.
     pub idle_threads: u32,
-    /// Hidden by threads, daemons, focus, ignore. Each stack counts for the first that hides it, in
-    /// the order threads, daemons, focus, ignore, idle.
+    /// Hidden by a filter, and idle anyway: without the filter it would be hidden, too.
+    pub filtered_idle: Totals,
+    /// Other time hidden by threads, daemons, focus, ignore. Each stack counts for the first that
+    /// hides it, in the order threads, daemons, focus, ignore, idle.
     pub threads: Totals,
     pub daemons: Totals,
     pub focus: Totals,
@@ -212,13 +214,20 @@ pub struct Hidden {
 
 impl Hidden {
     fn settle_off(&mut self) {
-        let Hidden { idle, idle_threads: _, threads, daemons, focus, ignore } = self;
-        [idle, threads, daemons, focus, ignore].into_iter().for_each(Totals::settle_off);
+        let Hidden { idle, idle_threads: _, filtered_idle, threads, daemons, focus, ignore } = self;
+        let parts = [idle, filtered_idle, threads, daemons, focus, ignore];
+        parts.into_iter().for_each(Totals::settle_off);
     }
 
-    /// Returns all hidden parts, in the order of precedence.
-    pub fn parts(&self) -> [&Totals; 5] {
-        [&self.threads, &self.daemons, &self.focus, &self.ignore, &self.idle]
+    /// Returns all hidden parts.
+    pub fn parts(&self) -> [&Totals; 6] {
+        let [threads, daemons, focus, ignore] = self.by_filters();
+        [threads, daemons, focus, ignore, &self.idle, &self.filtered_idle]
+    }
+
+    /// Returns what filters hide that would be shown without them, in the order of precedence.
+    pub fn by_filters(&self) -> [&Totals; 4] {
+        [&self.threads, &self.daemons, &self.focus, &self.ignore]
     }
 }
 

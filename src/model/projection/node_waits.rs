@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::Projection;
 use super::holder_words::held_by;
-use super::locks::{Held, Lock, NodeWait, noun};
+use super::locks::{Held, HeldBy, Lock, NodeWait, Waiter, noun};
 use crate::model::facts::tables::Holder;
 use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::qualified::simple_class;
@@ -113,6 +113,17 @@ impl Projection {
         let most =
             of_nodes.filter(|(ns, _)| *ns > 0).max_by_key(|(ns, node)| (*ns, Reverse(*node)));
         most.map(|(_, node)| node)
+    }
+
+    /// Returns the node in which a thread waited for this lock.
+    pub fn node_of_waiter(&self, waiter: &Waiter) -> Option<u32> {
+        self.node_of(waiter.thread, waiter.place.last()?)
+    }
+
+    /// Returns the node in which a thread held a lock.
+    pub fn node_held_in(&self, held: &HeldBy) -> Option<u32> {
+        let Holder::Thread { thread, .. } = held.holder else { return None };
+        self.node_of(thread, held.place.last()?)
     }
 
     /// Returns the lock for which most of `wall_ns` was waited in stacks that end at these nodes.

@@ -47,6 +47,13 @@ impl Projection {
         Some(self.nodes.parent(node)).filter(|parent| *parent != NONE)
     }
 
+    /// Returns the group whose tree has the node: an index into [`Projection::groups`].
+    pub fn group_of(&self, node: u32) -> Option<u32> {
+        let root = std::iter::successors(Some(node), |node| self.parent(*node)).last()?;
+        let mut groups = (0..).zip(&self.groups);
+        Some(groups.find(|(_, group)| self.roots(group).any(|node| node == root))?.0)
+    }
+
     /// Returns whose code the node is.
     pub fn role(&self, node: u32) -> Role {
         self.nodes.role(node)

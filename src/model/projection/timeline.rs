@@ -11,6 +11,7 @@ use super::fact_reader::{Placed, Reader};
 use super::projector::Projector;
 use super::shown_stacks::Walker;
 use super::{Group, Projection};
+use crate::model::facts::fact::Weights;
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::{Location, StackId};
 use crate::model::projection::settings::{Range, Settings};
@@ -91,6 +92,9 @@ pub struct Run {
     pub from: Ns,
     pub ns: Ns,
     pub doing: Doing,
+    /// It is one wait, or the thread ran throughout. Otherwise it was seen doing so at moments, and
+    /// may have done other things between them, or the same several times.
+    pub is_unbroken: bool,
 }
 
 /// One thread.
@@ -194,6 +198,20 @@ struct Piece {
     from: Ns,
     ns: Ns,
     doing: Doing,
+    since: Option<Ns>,
+}
+
+/// Returns since when a thread has done the same without interruption: the start of the wait that
+/// reaches over the whole part, or of the part if it ran throughout. `None`: it may have been
+/// interrupted.
+fn since(state: State, (from, ns): (Ns, Ns), weights: &Weights) -> Option<Ns> {
+    if state == State::Run {
+        // Within the resolution of clocks that are read one after the other.
+        return (weights.cpu_ns >= ns - ns / 20).then_some(from);
+    }
+    let wait_end = weights.longest_from.saturating_add(weights.longest_ns);
+    let is_wait = weights.longest_ns > 0 && weights.longest_from <= from && from + ns <= wait_end;
+    is_wait.then_some(weights.longest_from)
 }
 
 impl Projector {
@@ -228,6 +246,7 @@ impl Projector {
 
         // The part of the range that the present fact is of.
         let part = Shared::new((from, 0));
+        let of_part = Shared::new(Weights::default());
         let shows_idle = settings.idle || projection.only_idle;
         self.update(snapshot, settings);
         let Projector { rows, verdicts, groups, facts, stacks, .. } = self;
@@ -239,6 +258,7 @@ impl Projector {
                         history.spans().read(from, till, &mut |span, weights| {
                             if weights.wall_ns > 0 && index.contains_key(&span.key.thread) {
                                 part.set((span.from.max(from), weights.wall_ns));
+                                of_part.set(*weights);
                                 f(0, &span.key, weights);
                             }
                         });
@@ -313,12 +333,16 @@ impl Projector {
             let function = if is_idle { None } else { functions_of[&placed.stack] };
             let doing = Doing { state: placed.state, is_idle, function };
             match is_exact {
-                true => pieces.push(Piece { line, from, ns, doing }),
+                true => {
+                    let since = since(doing.state, (from, ns), &of_part.get());
+                    pieces.push(Piece { line, from, ns, doing, since });
+                }
                 false => *sums.entry((line, from, doing)).or_default() += ns,
             }
         });
         let sums = sums.into_iter();
-        pieces.extend(sums.map(|((line, from, doing), ns)| Piece { line, from, ns, doing }));
+        let piece = |((line, from, doing), ns)| Piece { line, from, ns, doing, since: None };
+        pieces.extend(sums.map(piece));
         pieces.sort_unstable_by_key(|piece| {
             let weight = if is_exact { 0 } else { piece.ns };
             (piece.line, piece.from, Reverse(weight), piece.doing)
@@ -389,7 +413,7 @@ impl Timeline {
             }
             *times.entry(doing).or_default() += ns;
         };
-        for Run { from, ns, doing } in runs {
+        for Run { from, ns, doing, .. } in runs {
             let mut column = self.column_of(from);
             if !self.is_exact {
                 add(column, doing, ns);
@@ -422,23 +446,29 @@ fn most(times: &FxHashMap<Doing, Ns>) -> Option<Cell> {
 
 impl Piece {
     fn run(&self) -> Run {
-        Run { from: self.from, ns: self.ns, doing: self.doing }
+        let is_unbroken = self.since.is_some();
+        Run { from: self.from, ns: self.ns, doing: self.doing, is_unbroken }
     }
 }
 
 /// Merges consecutive equal ones. `pieces`: of one thread, in order.
 fn runs(pieces: &[Piece], is_exact: bool) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
+    let mut since = None;
     for piece in pieces {
         match runs.last_mut() {
             Some(last)
                 if last.doing == piece.doing
                     && (!is_exact || last.from + last.ns == piece.from) =>
             {
+                // Two waits, one after the other, are two.
+                let is_same = piece.doing.state == State::Run || piece.since == since;
+                last.is_unbroken &= piece.since.is_some() && is_same;
                 last.ns += piece.ns;
             }
             _ => runs.push(piece.run()),
         }
+        since = piece.since;
     }
     runs
 }

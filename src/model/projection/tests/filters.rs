@@ -411,6 +411,18 @@ fn the_first_filter_that_hides_a_stack_gets_its_time() {
 }
 
 #[test]
+fn a_filter_does_not_count_what_would_be_hidden_without_it() {
+    let settings = with(Filters { threads: pattern("^work"), ..Filters::default() });
+    let projection = busy_and_idle().project(&settings);
+    let idle_of_pools = projection.hidden.filtered_idle.wall_ns;
+    assert_eq!((accounts(&projection).1[0], idle_of_pools), (64, 16 + 32));
+    // With idle time it would be shown.
+    let projection = busy_and_idle().project(&Settings { idle: true, ..settings });
+    let idle_of_pools = projection.hidden.filtered_idle.wall_ns;
+    assert_eq!((accounts(&projection).1[0], idle_of_pools), (64 + 16 + 32, 0));
+}
+
+#[test]
 fn threads_match_by_name_or_group() {
     let shown = |text| {
         busy_and_idle().project(&with(Filters { threads: pattern(text), ..Filters::default() }))
@@ -430,7 +442,7 @@ fn if_nothing_but_idle_is_left_it_is_shown() {
     let settings = shown_settings("^pool");
     let projection = busy_and_idle().project(&settings);
     assert!(projection.only_idle);
-    assert_eq!(accounts(&projection), (48, [79, 0, 0, 0], 0));
+    assert_eq!(accounts(&projection), (48, [71, 0, 0, 0], 0));
     assert_shows(
         drawn(&projection, &settings),
         "

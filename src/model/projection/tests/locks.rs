@@ -1,5 +1,6 @@
 //! What threads waited for, who held it and where; the sentences about it.
 
+use super::super::locks::MAX_PLACES;
 use super::*;
 use crate::model::facts::snapshot::{Deadlock, ThreadNow};
 use crate::model::facts::tables::{Blocker, BlockerId, Holder, NameId, StackId};
@@ -126,6 +127,42 @@ fn waits_are_summed_by_lock_with_their_holders() {
         ]
     );
     assert_eq!(lock.main_holder().map(|held| &*held.name), Some("timer"));
+    let waiters: Vec<_> = lock
+        .waiters
+        .iter()
+        .map(|w| (&*w.name, w.waited_ns, w.longest_ns, w.longest_from))
+        .collect();
+    assert_eq!(
+        waiters,
+        [
+            ("http-1", 400 * MS, 300 * MS, 7),
+            ("http-2", 200 * MS, 200 * MS, 7),
+            ("http-3", 20 * MS, 20 * MS, 7),
+        ]
+    );
+    assert!(lock.waiters.iter().all(|w| name(&w.place) == place(&["start", "rate_for"])));
+    // Each has a node of its tree.
+    let nodes: Vec<Option<&str>> = (lock.waiters.iter())
+        .map(|w| projection.node_of_waiter(w).map(|node| &*projection.name(node).function))
+        .collect();
+    assert_eq!(nodes, [Some("rate_for"); 3]);
+}
+
+#[test]
+fn the_threads_of_a_lock_add_up_to_its_time() {
+    let mut world = World::new();
+    let held = world.held_by(0x10, "timer", HELD);
+    for thread in 1..=12 {
+        world.waits(&format!("http-{thread}"), thread * 10, held.clone());
+        world.waits(&format!("http-{thread}"), 5, held.clone());
+    }
+    let projection = world.project(&mine());
+    let lock = &projection.locks[0];
+    assert_eq!((lock.threads, lock.waiters.len()), (12, MAX_PLACES));
+    let waited: Vec<u64> = lock.waiters.iter().map(|waiter| waiter.waited_ns / MS).collect();
+    assert_eq!(waited, [125, 115, 105, 95, 85, 75, 65, 55]);
+    let rest: u64 = (1..=4).map(|thread| thread * 10 + 5).sum();
+    assert_eq!(waited.iter().sum::<u64>() + rest, lock.waited_ns / MS);
 }
 
 /// Returns the locks after which the outermost functions of each group are named.

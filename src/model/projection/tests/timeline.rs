@@ -207,7 +207,7 @@ fn runs_are_in_order_and_equal_ones_are_one() {
     // The first observation is that of the first sample.
     let first = START + TICK / 4;
     let runs: Vec<(Ns, Ns, State)> =
-        line.runs.iter().map(|Run { from, ns, doing }| (*from, *ns, doing.state)).collect();
+        line.runs.iter().map(|Run { from, ns, doing, .. }| (*from, *ns, doing.state)).collect();
     let expected: Vec<(Ns, Ns, State)> = (0..5)
         .flat_map(|round| {
             let from = START + round * 50 * MS;

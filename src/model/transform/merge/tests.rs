@@ -52,7 +52,7 @@ fn recorded_with(run: &Run, limits: Limits) -> Snapshot {
             None => Seen::OnCpu,
             Some(number) => Seen::Blocked(Syscall { number, args: [0; 6] }),
         };
-        let counters = Counters { run_ns: ran[*tid as usize], delay_ns: 0, runs: at };
+        let counters = Counters { run_ns: ran[*tid as usize], delay_ns: 0, runs: 1 };
         recorder.apply(&Event::Observation(Observation {
             counters: Some(counters),
             stack: vec![code(*stack), code(100 + stack % 2), code(1)],

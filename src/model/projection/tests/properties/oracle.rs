@@ -68,7 +68,7 @@ pub(super) fn rows(projection: &Projection, settings: &Settings) -> Rows {
 pub(super) struct Oracle {
     pub shown: Totals,
     /// threads, daemons, focus, ignore, idle
-    pub hidden: [Totals; 5],
+    pub hidden: [Totals; 6],
     pub rows: BTreeMap<(String, Vec<String>), OracleRow>,
     pub methods: BTreeMap<String, OracleRow>,
     pub groups: BTreeMap<String, (Totals, Totals, BTreeSet<u32>)>,
@@ -130,7 +130,7 @@ impl Oracle {
     pub(super) fn account(facts: &[FactSpec], settings: &Settings, show_idle: bool) -> Oracle {
         let mut oracle = Oracle {
             shown: Totals::default(),
-            hidden: [Totals::default(); 5],
+            hidden: [Totals::default(); 6],
             rows: BTreeMap::new(),
             methods: BTreeMap::new(),
             groups: BTreeMap::new(),
@@ -196,6 +196,11 @@ impl Oracle {
             Some(4)
         } else {
             None
+        };
+        // A filter hides nothing that would be hidden without it.
+        let reason = match reason {
+            Some(0..4) if !settings.idle && is_idle(fact, frames, settings) => Some(5),
+            reason => reason,
         };
         if let Some(reason) = reason {
             self.hidden[reason].add(&totals);
