@@ -8,6 +8,7 @@ use super::flame::Move;
 use super::keymap::{Action, Place};
 use super::list::{List, Step};
 use super::looked_up::LookedUp;
+use super::page_search::PageSearch;
 use super::pane::Pane;
 use super::picker::Refusal;
 use super::prompt::{Ask, Prompt, Question};
@@ -44,7 +45,7 @@ impl AppState {
             Action::Up => self.step(Step::Up(1)),
             Action::Down => self.step(Step::Down(1)),
             Action::PageUp => self.step(Step::Up(page)),
-            Action::PageDown => self.step(Step::Down(page)),
+            Action::PageDown | Action::NextPage => self.step(Step::Down(page)),
             Action::First => self.step(Step::First),
             Action::Last => self.step(Step::Last),
             Action::Expand => self.view.expand(rows),
@@ -100,6 +101,9 @@ impl AppState {
             Action::KeepBaseline => self.keep_baseline(),
             Action::Compare => self.compare(),
             Action::NextGrouping => self.next_grouping(),
+            Action::Search if self.page().is_some() => self.ask_page(),
+            Action::NextMatch if self.page().is_some() => self.next_line(1),
+            Action::PreviousMatch if self.page().is_some() => self.next_line(-1),
             Action::Search => self.ask_for(Question::Search, String::new()),
             Action::NextMatch => self.next_match(1),
             Action::PreviousMatch => self.next_match(-1),
@@ -213,6 +217,7 @@ impl AppState {
             Action::Interrupt if self.overlay.is_some() => self.overlay = None,
             Action::Interrupt => return self.quit(),
             Action::Help => {
+                self.page_search = PageSearch::default();
                 self.overlay = if self.place() == Place::Help {
                     None
                 } else {

@@ -11,6 +11,7 @@ pub enum Action {
     Down,
     PageUp,
     PageDown,
+    NextPage,
     First,
     Last,
     Expand,
@@ -164,6 +165,7 @@ const LISTS: &[Place] = &Place::ALL;
 const TREE: &[Place] = &[Place::Tree];
 /// The views whose rows may be open.
 const FOLDED: &[Place] = &[Place::Tree, Place::Waits];
+const HELP: &[Place] = &[Place::Help];
 const PICKER: &[Place] = &[Place::Picker];
 const NOT_PICKER: &[Place] = Place::ALL.split_at(9).0;
 const SOURCE: &[Place] = &[Place::Source];
@@ -222,6 +224,7 @@ pub const TABLE: &[Binding] = &[
     bind(&[Key::Down, Char('j')], Action::Down, LISTS, MOVE, "one row down"),
     bind(&[Key::PageUp], Action::PageUp, LISTS, MOVE, "one page up"),
     bind(&[Key::PageDown], Action::PageDown, LISTS, MOVE, "one page down"),
+    bind(&[Char(' ')], Action::NextPage, HELP, MOVE, "help: one page down"),
     bind(&[Key::Home, Char('g')], Action::First, LISTS, MOVE, "first row, and stay at the top"),
     bind(&[Key::End, Char('G')], Action::Last, LISTS, MOVE, "last row"),
     bind(&[Key::Right, Char('+')], Action::Expand, FOLDED, MOVE, "expand the row; of a lock: who waited for it and who held it"),
@@ -231,9 +234,9 @@ pub const TABLE: &[Binding] = &[
     bind(&[Char('C')], Action::CollapseAll, TREE, MOVE, "collapse all; again: as it was before"),
     bind(&[Char('F')], Action::Follow, FOLLOWED, MOVE, "follow the hottest path as it changes, until a movement; again: as it was before"),
     bind(&[Char(':')], Action::RowMenu, VIEWS, MOVE, "menu: what can be done with the row (focus on it, ignore, hide, only its threads ...)").hint(6, "menu"),
-    bind(&[Char('/')], Action::Search, VIEWS, MOVE, "search names (regular expression; small letters match both)").hint(5, "search"),
-    bind(&[Char('n')], Action::NextMatch, VIEWS, MOVE, "next match"),
-    bind(&[Char('N')], Action::PreviousMatch, VIEWS, MOVE, "previous match"),
+    bind(&[Char('/')], Action::Search, NOT_PICKER, MOVE, "search names (regular expression; small letters match both)").hint(5, "search"),
+    bind(&[Char('n')], Action::NextMatch, NOT_PICKER, MOVE, "next match"),
+    bind(&[Char('N')], Action::PreviousMatch, NOT_PICKER, MOVE, "previous match"),
     bind(&[Char('!')], Action::NextFinding, VIEWS, MOVE, "go to the row that the sentence above is about; again: that of the next one"),
     bind(&[Char('1')], Action::TreeView, VIEWS, SHOW, "call tree of each thread group"),
     bind(&[Char('2')], Action::MethodsView, VIEWS, SHOW, "methods: one row per function, all its callers summed"),

@@ -13,7 +13,7 @@
 //! row_path, rows, list, keyed_list  expansion and selection by path; rows of the tree; scrolling
 //! pane       which view is displayed; method_list, call_graph, walking, thread_list, timeline,
 //!            wait_list, wait_words   the views
-//! prompt, filters, rules, menu, help   drawn over the view
+//! prompt, filters, rules, menu, help, page_search   drawn over the view
 //! picker, process_order   the list of processes
 //! explain, insight, title         the line about the selected row; those of the header
 //! short_names  names of functions in rows
@@ -61,6 +61,7 @@ pub mod method_list;
 mod mouse;
 mod opening;
 mod overlay_keys;
+mod page_search;
 pub mod pane;
 pub mod picker;
 pub mod process_order;
@@ -104,6 +105,7 @@ use layout::Layout;
 use list::{List, Step};
 use looked_up::LookedUp;
 use menu::Menu;
+use page_search::PageSearch;
 use pane::Pane;
 use picker::Picker;
 use prompt::{Ask, Prompt};
@@ -166,6 +168,7 @@ pub struct AppState {
     pub(crate) ptrace_helps: bool,
     /// Who wakes the threads of a row: being counted, or counted last.
     wakers: Option<Wakers>,
+    page_search: PageSearch,
     looked_up: LookedUp,
     /// The window to restore after cumulative counts, ns.
     pub(crate) window: Ns,
@@ -220,6 +223,7 @@ impl AppState {
                 .then(|| (FIRST_KEYS.to_owned(), Severity::Info)),
             ptrace_helps: false,
             wakers: None,
+            page_search: PageSearch::default(),
             looked_up: LookedUp::default(),
             window,
             before_mark: None,
@@ -415,7 +419,7 @@ impl AppState {
 
     /// Returns the lines of the page that is drawn over the view.
     pub fn page_lines(&self) -> Vec<help::Line> {
-        match (&self.overlay, &self.wakers) {
+        match (self.page(), &self.wakers) {
             (Some(Overlay::Wakers(_)), Some(wakers)) => {
                 wakers::lines(wakers, &self.view, self.width)
             }

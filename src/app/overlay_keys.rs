@@ -88,7 +88,10 @@ impl AppState {
     pub(super) fn prompt_key(&mut self, mut prompt: Prompt, key: Key) -> Vec<Effect> {
         prompt.error = None;
         let answer = match key {
-            Key::Esc | Key::Ctrl('c') => return Vec::new(),
+            Key::Esc | Key::Ctrl('c') => {
+                self.leave_page_prompt();
+                return Vec::new();
+            }
             Key::Enter => self.answer(&prompt),
             key => {
                 prompt.edit.key(key);
@@ -110,6 +113,11 @@ impl AppState {
             Question::Search => {
                 self.view.search = Some(prompt::search_pattern(text)?);
                 self.next_match(1);
+            }
+            Question::Page if text.is_empty() => self.search_page(None),
+            Question::Page => {
+                let pattern = prompt::search_pattern(text)?;
+                self.search_page(Some(pattern));
             }
             Question::Interval => {
                 self.interval = prompt::interval(text)?;

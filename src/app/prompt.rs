@@ -11,6 +11,8 @@ use crate::model::projection::settings::pattern;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Question {
     Search,
+    /// What to search the page for that is drawn over the view.
+    Page,
     Interval,
     Window,
 }
@@ -18,7 +20,7 @@ pub enum Question {
 impl Question {
     pub fn label(self) -> &'static str {
         match self {
-            Question::Search => "search",
+            Question::Search | Question::Page => "search",
             Question::Interval => "sampling interval, 1ms to 10s",
             Question::Window => "30s, 5m, all, 14:03:20 +2s, -75s..-70s, -1.5s +50ms",
         }

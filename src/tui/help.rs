@@ -25,11 +25,17 @@ pub fn draw(buffer: &mut Buffer, screen: Rect, top: usize, app: &AppState, theme
             }
             Line::Empty => &mut pen,
         };
+        if app.found_line() == Some(top + y) {
+            pen.restyle_line(screen, theme.selected());
+        }
     }
     if usize::from(screen.height) > rows {
         let last = (top + rows).min(lines.len());
-        let text =
-            format!("{}-{} of {}   up down PgUp PgDn scroll   q back", top + 1, last, lines.len());
+        let place = format!("{}-{} of {}", top + 1, last, lines.len());
+        let text = match &app.notice {
+            Some((notice, _)) => format!("{place}   {notice}"),
+            None => format!("{place}   up down PgUp PgDn scroll   / search   q back"),
+        };
         Pen::new(buffer, screen, screen.height - 1).space(1).put(&text, theme.dim());
     }
 }

@@ -91,10 +91,8 @@ fn draw_screen(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme)
     if screen.is_empty() {
         return;
     }
-    match (&app.overlay, &app.picker) {
-        (Some(Overlay::Help(list) | Overlay::Wakers(list)), _) => {
-            return help::draw(buffer, screen, list.top, app, theme);
-        }
+    match (app.page_list(), &app.picker) {
+        (Some(list), _) => help::draw(buffer, screen, list.top, app, theme),
         (_, Some(picker)) => picker::draw(buffer, screen, picker, app, theme),
         _ => draw_view(buffer, screen, app, theme),
     }

@@ -534,3 +534,27 @@ fn what_is_chosen_is_saved() {
     let Some(Effect::SaveChoices(choices)) = live.effects.last() else { panic!("none") };
     assert_eq!(choices.window, Duration::from_secs(300));
 }
+
+#[test]
+fn a_page_of_help_is_searched_and_paged() {
+    let mut live = Live::shop(80, 24);
+    live.press("?/p99<enter>");
+    assert!(live.line(23).contains("no match"), "{}", live.screen());
+    // The prompt is drawn over the page.
+    live.press("/reverse");
+    assert!(live.screen().contains("expand the row"), "{}", live.screen());
+    live.press("<enter>");
+    assert!(live.selected().contains("reverse the order"), "{}", live.screen());
+    let first = live.selected();
+    assert_eq!(live.press("n").selected(), first, "the only one");
+    live.press("g/lock<enter>");
+    let (one, two) = (live.selected(), live.press("n").selected());
+    assert_ne!(one, two, "{}", live.screen());
+    assert_eq!(live.press("N").selected(), one);
+    // Leaving the prompt leads back to the page, from there to the view.
+    live.press("/x<esc>");
+    assert!(live.line(23).contains("/ search"), "{}", live.screen());
+    live.press("g ");
+    assert!(live.line(23).starts_with(" 23-"), "{}", live.line(23));
+    assert!(live.press("<esc>").line(0).contains("LIVE"), "{}", live.screen());
+}

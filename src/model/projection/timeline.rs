@@ -202,16 +202,18 @@ struct Piece {
 }
 
 /// Returns since when a thread has done the same without interruption: the start of the wait that
-/// reaches over the whole part, or of the part if it ran throughout. `None`: it may have been
+/// reaches over the part, or of the part if it ran throughout. `None`: it may have been
 /// interrupted.
-fn since(state: State, (from, ns): (Ns, Ns), weights: &Weights) -> Option<Ns> {
-    if state == State::Run {
-        // Within the resolution of clocks that are read one after the other.
-        return (weights.cpu_ns >= ns - ns / 20).then_some(from);
-    }
+pub(super) fn since(state: State, (from, ns): (Ns, Ns), weights: &Weights) -> Option<Ns> {
+    // Clocks are read one after the other, and a thread goes through the kernel before it waits.
+    let most = ns - ns / 20;
+    let till = from + ns;
     let wait_end = weights.longest_from.saturating_add(weights.longest_ns);
-    let is_wait = weights.longest_ns > 0 && weights.longest_from <= from && from + ns <= wait_end;
-    is_wait.then_some(weights.longest_from)
+    let waited = wait_end.min(till).saturating_sub(weights.longest_from.max(from));
+    match state {
+        State::Run => (weights.cpu_ns >= most).then_some(from),
+        _ => (weights.longest_ns > 0 && waited >= most).then_some(weights.longest_from),
+    }
 }
 
 impl Projector {

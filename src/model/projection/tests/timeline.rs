@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::model::facts::fact::Weights;
 use crate::model::facts::history::Parts;
 use crate::model::facts::packed::Packed;
 use crate::model::facts::recorder::{Limits, Recorder};
@@ -233,4 +234,24 @@ fn runs_are_in_order_and_equal_ones_are_one() {
     assert_eq!(line.run_at(first - 1), None);
     assert_eq!(line.run_at(START + 19 * MS), Some(0));
     assert_eq!(line.run_at(START + 20 * MS), Some(1));
+}
+
+#[test]
+fn only_what_is_proven_has_no_pause() {
+    let part = (100 * MS, 40 * MS);
+    let waits =
+        |longest_from, longest_ns| Weights { longest_from, longest_ns, ..Weights::default() };
+    let is_unbroken =
+        |state, weights: &Weights| super::super::timeline::since(state, part, weights).is_some();
+    // The wait is the part, begins before it, ends after it, or begins a moment after it.
+    for (from, ns) in [(100, 40), (20, 120), (100, 90), (101, 39)] {
+        assert!(is_unbroken(State::Sleep, &waits(from * MS, ns * MS)), "{from} {ns}");
+    }
+    // The last of several short ones, the first of them, and none.
+    for (from, ns) in [(136, 4), (80, 24), (100, 20), (0, 0)] {
+        assert!(!is_unbroken(State::Sleep, &waits(from * MS, ns * MS)), "{from} {ns}");
+    }
+    let ran = |cpu_ns| Weights { cpu_ns, ..Weights::default() };
+    assert!(is_unbroken(State::Run, &ran(40 * MS)) && is_unbroken(State::Run, &ran(39 * MS)));
+    assert!(!is_unbroken(State::Run, &ran(30 * MS)), "it was preempted");
 }
