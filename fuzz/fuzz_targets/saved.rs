@@ -8,15 +8,21 @@ use sampletop::config::Format;
 use sampletop::formats;
 use sampletop::formats::diff::Profile;
 use sampletop::formats::saved::{self, block};
+use sampletop::model::facts::history::{FactKey, Spans};
 use sampletop::model::facts::recorder::Limits;
 use sampletop::model::facts::tables::FrameId;
+use sampletop::model::projection::Projector;
 use sampletop::model::projection::settings::{Range, Settings};
+use sampletop::model::projection::timeline::Members;
 use sampletop::model::transform::diff::{Pair, Per};
 use sampletop::model::transform::merge::Merger;
 use sampletop::model::transform::redact::{Key, Redactor};
 use sampletop::model::vocabulary::text::NAME_CAP;
 use sampletop::model::vocabulary::wakeup::{SUM_MAX, Waker};
 use sampletop_fuzz::{Input, assert_clean, within};
+
+/// Maximum wall and CPU time of all spans, ns, so that sums fit in 64 bits.
+const SPANS_SUM_MAX: u64 = u64::MAX / 2;
 
 fuzz_target!(|data: &[u8]| {
     let mut file = data.to_vec();
@@ -62,6 +68,16 @@ fuzz_target!(|data: &[u8]| {
             }
         }
     }
+    let (started, at) = snapshot.history.span();
+    let spans = snapshot.history.spans();
+    spans.read(0, u64::MAX, &mut |span, weights| {
+        let FactKey { name, stack, blocker, .. } = span.key;
+        assert!((name.0 as usize) < snapshot.tables.name_count());
+        assert!((stack.0 as usize) < snapshot.tables.stack_count());
+        assert!(blocker.0 as usize <= snapshot.tables.blocker_count());
+        assert!(started <= span.from && span.from <= span.till);
+        assert!(weights.wall_ns <= SPANS_SUM_MAX && weights.cpu_ns <= SPANS_SUM_MAX);
+    });
     // An opened profile can be shown, and writing and reading it again loses nothing.
     let write = |format, settings: &Settings| {
         let mut bytes = Vec::new();
@@ -73,11 +89,22 @@ fuzz_target!(|data: &[u8]| {
         Format::Json,
         &Settings { range: Range::Cumulative { since: None }, ..Settings::default() },
     );
+    // Also a part of it that is not whole seconds.
+    let range = Range::Between { from: started + 1, till: at.max(started + 2) };
+    let part = Settings { range, ..opened.settings.clone() };
+    write(Format::Text, &part);
+    let mut projector = Projector::default();
+    let projection = projector.project(&snapshot, &part);
+    for group in &projection.groups {
+        projector.timeline(&snapshot, &part, &projection, &Members::of(group), 40);
+    }
     let again =
         saved::read(&write(Format::Sampletop, &opened.settings)).expect("it was just written");
     assert_eq!(again.lost, None);
     assert_eq!(again.snapshot.wakeups, snapshot.wakeups);
     assert_eq!(again.snapshot.observed_waits.len(), snapshot.observed_waits.len());
+    let of_log = |spans: &Spans| (spans.from(), spans.count(), spans.dropped());
+    assert_eq!(of_log(again.snapshot.history.spans()), of_log(spans));
 
     // It can be compared, merged with another, and shown without its names.
     let profile = Profile { name: "x", snapshot: &snapshot };

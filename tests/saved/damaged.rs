@@ -152,6 +152,11 @@ fn each_block_can_be_lost() {
     let (pieces, left) = said(kind::SEALED);
     assert_eq!(pieces, format!("all {} older pieces of history", counts.history.sealed().len()));
     assert_eq!(left[1], everything[1]);
+    let spans = counts.history.spans().count();
+    assert_eq!(
+        said(kind::SPANS),
+        (format!("all {spans} spans of the last two minutes"), everything)
+    );
     // One of the two is enough.
     let last = blocks.len() - 1;
     for lost in [0, last] {
@@ -196,7 +201,10 @@ fn changed_contents_are_sound_or_refused() {
         if let Ok(read) = saved::read(&hostile) {
             opened += 1;
             unharmed += u32::from(read.lost.is_none());
-            for settings in [&settings, &read.settings] {
+            let (from, till) = read.snapshot.history.span();
+            let part = Range::Between { from: from + 1, till: till.max(from + 2) };
+            let part = Settings { range: part, ..settings.clone() };
+            for settings in [&settings, &read.settings, &part] {
                 rendered(&read.snapshot, settings);
             }
         }

@@ -14,10 +14,11 @@ use sampletop::model::facts::tables::BlockerId;
 use sampletop::model::projection::settings::{Range, Settings};
 
 use super::damaged::sums;
-use super::{sessions, written};
+use super::{sessions, spans, written};
 
 /// Oldest first. The number is the format's.
-const KEPT: &[&str] = &["format-1", "format-1-builds", "format-2", "format-2-waits"];
+const KEPT: &[&str] =
+    &["format-1", "format-1-builds", "format-2", "format-2-waits", "format-2-spans"];
 
 fn path(name: &str, extension: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/saved/{name}.{extension}"))
@@ -75,6 +76,22 @@ fn text(snapshot: &Snapshot) -> String {
     for (module, builds) in tables.builds() {
         text += &format!("{module}: {builds:?}\n");
     }
+    for span in spans::spans_since(snapshot, history.spans().from()) {
+        text += &format!(
+            "{}/{} {:?} in {:?} from {} for {}: cpu {} hits {}/{} wait {} from {}\n",
+            span.key.thread.pid,
+            span.key.thread.tid,
+            span.key.state,
+            span.key.stack,
+            span.from,
+            span.till - span.from,
+            span.cpu_ns,
+            span.hits,
+            span.cpu_hits,
+            span.longest_ns,
+            span.longest_from
+        );
+    }
     for bucket in history.sealed() {
         text += &format!("{}..{}: {} facts\n", bucket.start, bucket.end, bucket.len());
     }
@@ -99,6 +116,13 @@ fn files_of_all_formats_say_what_they_said() {
             saved::read(&bytes).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         let expected = fs::read_to_string(path(name, "txt")).expect("what it says");
         assert_eq!((opened.lost, opened.settings.reverse), (None, true));
+        // Without them a range is whole seconds.
+        let history = &opened.snapshot.history;
+        let (_, at) = history.span();
+        let part = Range::Between { from: at - 50_000_001, till: at - 1 };
+        let has_spans = *name == "format-2-spans";
+        assert_eq!(history.spans().is_kept(), has_spans, "{name}");
+        assert_eq!(history.is_widened(part), !has_spans, "{name}");
         assert!(
             text(&opened.snapshot) == expected,
             "{} says now:\n{}",

@@ -4,6 +4,7 @@ mod damaged;
 mod day;
 mod kept;
 mod sessions;
+mod spans;
 mod views;
 
 use proptest::prelude::*;
@@ -60,6 +61,11 @@ fn compare(opened: &Snapshot, snapshot: &Snapshot) {
     };
     assert_eq!(buckets(opened), buckets(snapshot));
     assert_eq!(opened.history.span(), snapshot.history.span());
+    let spans = |snapshot: &Snapshot| {
+        let spans = snapshot.history.spans();
+        (spans.from(), spans.dropped(), spans::spans_since(snapshot, spans.from()))
+    };
+    assert_eq!(spans(opened), spans(snapshot));
     assert_eq!(opened.tables.builds(), snapshot.tables.builds());
     let blockers = |snapshot: &Snapshot| -> Vec<Blocker> {
         let ids = (1..=snapshot.tables.blocker_count()).map(|id| BlockerId(id as u32));

@@ -64,6 +64,7 @@ fn report(
     let mut followed = Followed::new(&source.living());
     let mut due = next(source.unix_ns(), plan.every);
     loop {
+        let mut is_requested = false;
         let now = source.unix_ns();
         let left = due.map(|due| Duration::from_nanos(u64::try_from(due - now).unwrap_or(0)));
         let ends = match source.wait(left.unwrap_or(Duration::MAX).min(READ_CLOCK_EVERY)) {
@@ -71,6 +72,7 @@ fn report(
             Waited::Ended | Waited::Interrupted => true,
             Waited::Asked(Request::Report) => {
                 due = Some(source.unix_ns());
+                is_requested = true;
                 false
             }
             // The terminal that received the reports is gone.
@@ -105,9 +107,12 @@ fn report(
             (false, true) => source.snapshot(true),
             (false, false) => source.cut(),
         };
-        let snapshot = snapshot.ok_or_else(|| lost("report"))?;
+        let mut snapshot = snapshot.ok_or_else(|| lost("report"))?;
         if is_last && written == 1 {
             check_observed(&snapshot)?;
+        }
+        if !is_last && !is_requested {
+            snapshot = without_spans(&snapshot).into();
         }
         destinations.write(&snapshot, config, output, plan);
         if is_last {
@@ -116,6 +121,13 @@ fn report(
             return Ok(if complete { ExitCode::Success } else { ExitCode::Failed });
         }
     }
+}
+
+/// Returns what a report that comes by the clock has of a snapshot: whole seconds. What threads did
+/// in the last two minutes in order would be most of its file, and they are no better than the rest.
+fn without_spans(snapshot: &Snapshot) -> Snapshot {
+    let history = snapshot.history.clone().without_spans();
+    Snapshot { history, ..snapshot.clone() }
 }
 
 /// Returns the first moment after `now` at which a report is due, ns since 1970: whole multiples of

@@ -85,6 +85,33 @@ fn one_can_be_asked_for_and_time_goes_into_no_two() {
     assert_eq!(rows, expected);
 }
 
+/// Those by the clock have whole seconds. The one that was asked for, and the last one, have the
+/// last two minutes in order.
+#[test]
+fn what_threads_did_in_order_is_in_reports_that_do_not_come_by_the_clock() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let plan = every(15);
+    let mut config = config(Mode::Report(plan), dir.path());
+    config.output.format = Format::Sampletop;
+    let now = Happens::Reports(Waited::Asked(Request::Report));
+    let mut script = Fake::new(vec![(100, now), (2_000, END)]);
+    assert_eq!(
+        report(&mut script, &config, &Output::new(&config.output), &plan),
+        Ok(ExitCode::Success)
+    );
+    let files = std::fs::read_dir(dir.path()).expect("there");
+    let mut files: Vec<_> = files.map(|file| file.expect("readable").path()).collect();
+    files.sort();
+    let is_ordered = |path: &std::path::PathBuf| {
+        let bytes = std::fs::read(path).expect("readable");
+        let opened = formats::saved::read(&bytes).expect("a profile");
+        assert_eq!(opened.lost, None);
+        opened.snapshot.history.spans().is_kept()
+    };
+    let ordered: Vec<bool> = files.iter().map(is_ordered).collect();
+    assert_eq!(ordered, [true, false, false, true]);
+}
+
 #[test]
 fn a_pause_has_no_observations() {
     let asked = |request| Happens::Reports(Waited::Asked(request));

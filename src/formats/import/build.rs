@@ -185,8 +185,8 @@ impl Builder {
             started: 0,
             at,
             sealed: vec![Packed::new(0, at, facts.clone())],
-            open: Vec::new(),
             cumulative: facts,
+            ..Parts::default()
         };
         let mut lost = about.lost;
         if self.cut > 0 {

@@ -12,13 +12,13 @@ use std::io::{self, Write};
 
 use super::bytes::{LONGEST, Put, Take};
 use super::{Budget, kind};
-use crate::model::facts::history::{Fact, History, Parts};
+use crate::model::facts::history::{Fact, History, Parts, Spans};
 use crate::model::facts::packed::{COLUMNS, COLUMNS_BEFORE_BLOCKERS, Head, Packed};
 use crate::model::facts::tables::Tables;
 
-/// Maximum thread time of all buckets, and of the cumulative table, ns. The sum of both fits in 64
-/// bits.
-const SUM_MAX: u64 = u64::MAX / 2;
+/// Maximum thread time of all buckets, of the cumulative table, and of all spans, ns. The sum of
+/// two of them fits in 64 bits.
+pub const SUM_MAX: u64 = u64::MAX / 2;
 
 /// Numbers of buckets and facts in a history. The file states them first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -170,6 +170,7 @@ impl Found {
         mut self,
         (started, at): (u64, u64),
         counts: Counts,
+        spans: Spans,
     ) -> Option<(History, Counts)> {
         self.sealed.sort_by_key(|bucket| bucket.start);
         self.open.sort_by_key(|bucket| bucket.start);
@@ -193,7 +194,7 @@ impl Found {
             cumulative: missing(cumulative.len(), counts.cumulative),
         };
         let (sealed, open) = (self.sealed, self.open);
-        Some((History::from_parts(Parts { started, at, sealed, open, cumulative })?, lost))
+        Some((History::from_parts(Parts { started, at, sealed, open, cumulative, spans })?, lost))
     }
 }
 

@@ -9,11 +9,12 @@
 //! settings  what the view was set to
 //! tables    names of threads, frames, their places, builds and origins of their files, stacks,
 //!           blockers
-//! history   buckets of facts, and the cumulative table
 //! threads   what threads were doing at the end
 //! deadlocks threads that wait for each other
 //! waits     what threads were found to wait for
 //! wakeups   who woke threads
+//! history   buckets of facts, and the cumulative table
+//! spans     what threads did in order
 //! ```
 //!
 //! A file is the line `sampletop profile`, then blocks in the order of the list above, then the
@@ -31,6 +32,7 @@ mod history;
 mod listed;
 mod session;
 mod settings;
+mod spans;
 mod tables;
 mod threads;
 mod waits;
@@ -68,6 +70,7 @@ pub mod kind {
     pub const WAITS: u32 = 14;
     pub const WAKEUPS: u32 = 15;
     pub const PLACES: u32 = 16;
+    pub const SPANS: u32 = 17;
 }
 
 /// Writes `snapshot` and `settings`. The only errors are those of `out`.
@@ -84,6 +87,7 @@ pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> i
         wakeups::write(counted, out)?;
     }
     history::write(&snapshot.history, out)?;
+    spans::write(snapshot.history.spans(), out)?;
     block::write(out, kind::SESSION, &[&session])
 }
 
@@ -219,12 +223,19 @@ pub fn read(file: &[u8]) -> Result<Opened, NotAProfile> {
         let bytes = unpack(block, &mut budget);
         bytes.and_then(|bytes| history.take(format, block.kind, &bytes, &tables, &mut budget));
     }
+    let mut spans = spans::Found::new(found.span.0);
+    for block in of(&[kind::SPANS]) {
+        let bytes = unpack(block, &mut budget);
+        bytes.and_then(|bytes| spans.take(&bytes, &tables, &mut budget));
+    }
+    let (spans, lost_of_spans) = spans.log(found.counts.spans);
     let (history, lost_of_history) =
-        history.history(found.span, found.counts.history).ok_or_else(ruined)?;
+        history.history(found.span, found.counts.history, spans).ok_or_else(ruined)?;
 
     let lost = session::Counts {
         tables: lost_of_tables,
         history: lost_of_history,
+        spans: lost_of_spans,
         threads: found.counts.threads.saturating_sub(threads.len()),
         waits: found.counts.waits.saturating_sub(waits.len()),
         wakeups: (found.wakeups.as_ref())
@@ -274,6 +285,7 @@ fn sentence(
         (lost.history.open, of.history.open, "of the newest seconds"),
         (lost.history.sealed, of.history.sealed, "older pieces of history"),
         (lost.history.cumulative, of.history.cumulative, "sums since the start"),
+        (lost.spans, of.spans, "spans of the last two minutes"),
     ];
     let mut missing: Vec<String> =
         (parts.iter().filter(|(lost, ..)| *lost > 0))

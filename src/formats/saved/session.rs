@@ -20,6 +20,7 @@ pub struct Counts {
     pub waits: usize,
     /// Pairs of waker and woken thread.
     pub wakeups: usize,
+    pub spans: u64,
 }
 
 impl Counts {
@@ -30,6 +31,7 @@ impl Counts {
             threads: snapshot.threads.len(),
             waits: snapshot.observed_waits.len(),
             wakeups: snapshot.wakeups.as_ref().map_or(0, |wakeups| wakeups.pairs.len()),
+            spans: snapshot.history.spans().count() as u64,
         }
     }
 }
@@ -102,6 +104,7 @@ pub fn write(snapshot: &Snapshot, counts: &Counts) -> Vec<u8> {
         wakeups::write_head(head, put);
     });
     put.number(snapshot.health.visit_interval_ns);
+    put.number(counts.spans);
     put.bytes
 }
 
@@ -202,6 +205,8 @@ pub fn read(block: &[u8]) -> Option<Found> {
     let wakeups = if take.0.is_empty() { None } else { take.option(head)? };
     // Files of versions with a tick at each sampling interval end here.
     health.visit_interval_ns = if take.0.is_empty() { 0 } else { interval(&mut take)? };
+    // Files of versions that did not keep spans end here.
+    let spans = if take.0.is_empty() { 0 } else { take.ns()? };
     let (pairs, wakeups) = wakeups.map_or((0, None), |(pairs, head)| (pairs, Some(head)));
     let tables = tables::Counts { names, frames, stacks, builds, blockers };
     let sound = session.started <= at && span.0 <= span.1 && tables.are_sound();
@@ -214,7 +219,7 @@ pub fn read(block: &[u8]) -> Option<Found> {
         notice,
         stopped,
         span,
-        counts: Counts { tables, history, threads, waits, wakeups: pairs },
+        counts: Counts { tables, history, threads, waits, wakeups: pairs, spans },
         wakeups,
     })
 }

@@ -68,6 +68,8 @@ pub struct Parts {
     /// Buckets that the cumulative table does not include yet.
     pub open: Vec<Packed>,
     pub cumulative: Vec<Fact>,
+    /// No span begins before `started`.
+    pub spans: Spans,
 }
 
 impl History {
@@ -97,7 +99,7 @@ impl History {
                 })
                 .collect(),
             cumulative: chunks(&mut parts.cumulative.into_iter()),
-            spans: Spans::default(),
+            spans: parts.spans,
         })
     }
 
@@ -119,9 +121,15 @@ impl History {
         self.open.iter().map(pack)
     }
 
-    /// Returns what the threads did in order. Empty for a history that was read from a file.
+    /// Returns what the threads did in order. Merged profiles, profiles of other tools and files of
+    /// older versions have none.
     pub fn spans(&self) -> &Spans {
         &self.spans
+    }
+
+    /// Returns the history of whole seconds, without what the threads did in order.
+    pub fn without_spans(self) -> History {
+        History { spans: Spans::default(), ..self }
     }
 
     /// Returns the part of a range that is read from the spans: a part of history that is not whole
@@ -320,6 +328,7 @@ mod tests {
             sealed,
             open,
             cumulative: vec![fact(16, 32)],
+            spans: Spans::default(),
         };
         let sealed = vec![bucket(0, fact(1, 2)), bucket(10, fact(u32::MAX - 1, 9))];
         let history = History::from_parts(parts(sealed, vec![bucket(20, fact(4, 8))])).unwrap();

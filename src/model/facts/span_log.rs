@@ -10,6 +10,8 @@
 //! * Threads that were never observed have no spans: their time stands at the moment at which it
 //!   was counted.
 
+mod pieces;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -18,6 +20,7 @@ use rustc_hash::FxHashMap;
 use crate::model::facts::fact::{FactKey, Weights};
 use crate::model::facts::packed::{put, take, unzigzag, zigzag};
 use crate::model::vocabulary::frame::{Ns, SECOND};
+pub use pieces::{Collected, Piece};
 
 /// Time for which spans are kept, ns.
 pub const KEPT: Ns = 120 * SECOND;
@@ -391,8 +394,7 @@ impl Spans {
     }
 
     /// Calls `f` with each span that is at least in part within `from..till`, and with the weights
-    /// of that part. Spans of different threads are in no order; those of one thread are in the
-    /// order in which they were booked.
+    /// of that part. Spans are in no order.
     pub fn read(&self, from: Ns, till: Ns, f: &mut dyn FnMut(&Span, &Weights)) {
         let mut each = |span: &Span| {
             if let Some(weights) = span.within(from, till, self.started) {

@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::pieces::PIECE_CHUNKS;
 use super::*;
 use crate::model::facts::tables::{NameId, StackId};
 use crate::model::vocabulary::frame::ThreadKey;
@@ -155,4 +156,86 @@ fn time_that_was_too_much_is_taken_back_where_it_was_booked() {
     let mut expected = vec![10; CHUNK + 2];
     (expected[CHUNK], expected[CHUNK - 2], expected[CHUNK - 4]) = (0, 0, 5);
     assert_eq!(cpu, expected);
+}
+
+/// Puts the log of these pieces together.
+fn collected(pieces: &[Piece], max_bytes: usize, dropped: u64) -> (Spans, bool) {
+    let mut collected = Collected::new(START, max_bytes, dropped);
+    pieces.iter().for_each(|piece| collected.add(piece));
+    let is_full = collected.is_full();
+    let spans = collected.spans();
+    assert!(spans.chunks.iter().map(|chunk| chunk.memory()).sum::<usize>() <= max_bytes);
+    (spans, is_full)
+}
+
+/// Returns all spans that a range from there on has, by time.
+fn all(spans: &Spans, from: Ns) -> Vec<(Span, Weights)> {
+    let mut found = Vec::new();
+    spans.read(from, Ns::MAX, &mut |span, weights| found.push((*span, *weights)));
+    found.sort_by_key(|(span, _)| (span.from, span.key));
+    found
+}
+
+/// A log of `count` spans, before `open` that still grow.
+fn long_log(count: u64, open: u64, max_bytes: usize) -> Spans {
+    let mut log = SpanLog::new(START, max_bytes);
+    let span = |nth: u64| {
+        // What was booked late begins before the span that was booked before it.
+        let from = START + (nth ^ 3) * MS;
+        let span = Span::new(key(1, nth as u32 % 5, State::Io), from, from + MS);
+        Span { longest_ns: MS, longest_from: from, ..span }
+    };
+    (0..count).for_each(|nth| log.push(span(nth)));
+    log.published((count..count + open).map(span))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// The newest pieces are a log that is complete from where they say; all are the whole log.
+    #[test]
+    fn pieces_are_the_log(count in 0u64..40_000, open in 0u64..3_000, newest in 0usize..5) {
+        let log = long_log(count, open, MAX_BYTES);
+        let pieces: Vec<Piece> = log.pieces().collect();
+        prop_assert_eq!(pieces.iter().map(|piece| piece.spans.len()).sum::<usize>(), log.count());
+        prop_assert!(pieces.iter().all(|piece| piece.spans.len() <= PIECE_CHUNKS * CHUNK));
+        prop_assert!(pieces.is_sorted_by(|a, b| a.from >= b.from));
+        let (again, is_full) = collected(&pieces, MAX_BYTES, 7);
+        prop_assert_eq!((again.from(), again.dropped(), is_full), (log.from(), 7, false));
+        prop_assert_eq!(again.count(), log.count());
+        prop_assert!(all(&again, log.from()) == all(&log, log.from()));
+        let newest = newest.min(pieces.len());
+        let (part, _) = collected(&pieces[..newest], MAX_BYTES, 0);
+        prop_assert_eq!(part.is_kept(), newest > 0);
+        if newest > 0 {
+            prop_assert_eq!(part.from(), pieces[newest - 1].from);
+            prop_assert!(all(&part, part.from()) == all(&log, part.from()));
+        }
+    }
+}
+
+#[test]
+fn an_empty_log_is_a_piece_and_no_log_is_none() {
+    let log = SpanLog::new(START, MAX_BYTES).published(std::iter::empty());
+    let pieces: Vec<Piece> = log.pieces().collect();
+    assert_eq!(pieces, [Piece { from: START, spans: Vec::new() }]);
+    let (again, _) = collected(&pieces, MAX_BYTES, 0);
+    assert_eq!((again.is_kept(), again.from(), again.count()), (true, START, 0));
+    assert_eq!(Spans::default().pieces().count(), 0);
+    assert!(!Spans::default().is_kept());
+}
+
+#[test]
+fn pieces_for_which_there_is_no_room_are_dropped_and_counted() {
+    let log = long_log(100_000, 0, 600_000);
+    let (count, dropped) = (log.count() as u64, log.dropped());
+    assert!(dropped > 0);
+    let pieces: Vec<Piece> = log.pieces().collect();
+    let (whole, _) = collected(&pieces, MAX_BYTES, dropped);
+    assert_eq!((whole.count() as u64, whole.dropped(), whole.from()), (count, dropped, log.from()));
+    let (part, is_full) = collected(&pieces, 300_000, dropped);
+    assert!(is_full && part.count() > 0);
+    assert_eq!(part.count() as u64 + part.dropped(), count + dropped);
+    assert!(part.from() > log.from());
+    assert!(all(&part, part.from()) == all(&log, part.from()));
 }

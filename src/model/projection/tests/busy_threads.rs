@@ -16,7 +16,7 @@ fn snapshot(world: &mut World, seconds: &[&[usize]]) -> Snapshot {
     };
     let sealed = (0..).zip(seconds).map(bucket).collect();
     let at = seconds.len() as u64 * SECOND;
-    let parts = Parts { started: 0, at, sealed, open: Vec::new(), cumulative: Vec::new() };
+    let parts = Parts { started: 0, at, sealed, ..Parts::default() };
     let history = History::from_parts(parts).expect("buckets in order");
     Snapshot { at, history, ..world.snapshot() }
 }
@@ -130,7 +130,7 @@ fn a_bucket_of_many_seconds_has_the_average_in_each() {
     let wide = Packed::new(SECOND, 11 * SECOND, vec![world.facts[1]]);
     let sealed = vec![Packed::new(0, SECOND, vec![world.facts[0]]), wide];
     let at = 11 * SECOND;
-    let parts = Parts { started: 0, at, sealed, open: Vec::new(), cumulative: Vec::new() };
+    let parts = Parts { started: 0, at, sealed, ..Parts::default() };
     snapshot.history = History::from_parts(parts).expect("buckets in order");
     snapshot.at = at;
     let (found, _) = busy(&mut Projector::default(), &snapshot, &Settings::default());
@@ -145,13 +145,7 @@ fn seconds_that_were_dropped_are_unknown() {
     let at = 6 * SECOND;
     let sealed =
         (4..6).map(|nth| Packed::new(nth * SECOND, (nth + 1) * SECOND, vec![world.facts[0]]));
-    let parts = Parts {
-        started: 0,
-        at,
-        sealed: sealed.collect(),
-        open: Vec::new(),
-        cumulative: Vec::new(),
-    };
+    let parts = Parts { started: 0, at, sealed: sealed.collect(), ..Parts::default() };
     snapshot.history = History::from_parts(parts).expect("buckets in order");
     let (found, _) = busy(&mut Projector::default(), &snapshot, &Settings::default());
     assert_eq!(found, [vec![None; 4], vec![Some(1.0); 2]].concat());
@@ -210,7 +204,7 @@ fn seconds_are_counted_from_the_start_of_their_session() {
         Packed::new(started + nth * SECOND, started + (nth + 1) * SECOND, vec![world.facts[0]])
     };
     let (at, sealed) = (started + 3 * SECOND, (0..3).map(bucket).collect());
-    let parts = Parts { started, at, sealed, open: Vec::new(), cumulative: Vec::new() };
+    let parts = Parts { started, at, sealed, ..Parts::default() };
     Arc::make_mut(&mut world.session).started = started;
     let history = History::from_parts(parts).expect("buckets in order");
     let late = Snapshot { at, history, ..world.snapshot() };

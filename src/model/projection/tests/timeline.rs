@@ -6,8 +6,6 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::model::facts::fact::Weights;
-use crate::model::facts::history::Parts;
-use crate::model::facts::packed::Packed;
 use crate::model::facts::recorder::{Limits, Recorder};
 use crate::model::projection::settings::Range;
 use crate::model::projection::timeline::{Doing, MAX_THREADS, Members, Run, ThreadLine, Timeline};
@@ -77,19 +75,9 @@ fn snapshot(threads: &[Vec<Act>]) -> Snapshot {
     }
 }
 
-/// Returns it as a saved file has it: without the order.
+/// Returns it as files of older versions have it: without the order.
 fn without_spans(snapshot: &Snapshot) -> Snapshot {
-    let history = &snapshot.history;
-    let all = Range::Rolling(Ns::MAX);
-    let buckets = history.buckets(all, snapshot.at);
-    let mut facts = vec![Vec::new(); buckets.len()];
-    history.read_by_bucket(all, snapshot.at, &mut |bucket, key, weights| {
-        facts[bucket].push((*key, *weights));
-    });
-    let spans = buckets.iter().zip(facts);
-    let open = spans.map(|((start, _), facts)| Packed::new(*start, start + SECOND, facts));
-    let parts = Parts { started: START, at: snapshot.at, open: open.collect(), ..Parts::default() };
-    let history = History::from_parts(parts).expect("buckets in order");
+    let history = snapshot.history.clone().without_spans();
     Snapshot { history, ..snapshot.clone() }
 }
 
@@ -128,10 +116,10 @@ proptest! {
         acts in prop::collection::vec(prop::collection::vec(act(), 3..12), 1..4),
         columns in 1usize..80,
         (from, length) in (0u64..1_000, 1u64..1_000),
-        saved in any::<bool>(),
+        by_seconds in any::<bool>(),
     ) {
         let mut snapshot = snapshot(&acts);
-        if saved {
+        if by_seconds {
             snapshot = without_spans(&snapshot);
         }
         let lasted = snapshot.at - START;
@@ -142,7 +130,7 @@ proptest! {
             if projection.groups.is_empty() {
                 continue;
             }
-            prop_assert_eq!(timeline.is_exact, !saved);
+            prop_assert_eq!(timeline.is_exact, !by_seconds);
             prop_assert!(timeline.columns() <= columns && timeline.columns() > 0);
             prop_assert!(timeline.edges.is_sorted());
             prop_assert_eq!(timeline.span(), (projection.from, projection.till));
