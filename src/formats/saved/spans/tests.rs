@@ -193,6 +193,14 @@ fn the_numbers_of_a_block_are_what_they_are() {
 }
 
 #[test]
+fn spans_are_written_in_few_bytes() {
+    let mut collected = Collected::new(START, MAX_BYTES, 0);
+    let spans = block().read().expect("it is sound");
+    collected.add(&Piece { from: START, spans });
+    assert_eq!(written(&collected.spans()), [block().bytes()]);
+}
+
+#[test]
 fn what_cannot_be_is_refused() {
     let number = |value: u64| {
         let mut put = Put::default();

@@ -180,8 +180,9 @@ fn all(spans: &Spans, from: Ns) -> Vec<(Span, Weights)> {
 fn long_log(count: u64, open: u64, max_bytes: usize) -> Spans {
     let mut log = SpanLog::new(START, max_bytes);
     let span = |nth: u64| {
-        // What was booked late begins before the span that was booked before it.
-        let from = START + (nth ^ 3) * MS;
+        // Some are booked late, also in the next chunk.
+        let late = if nth.is_multiple_of(7) { nth.min(300) } else { 0 };
+        let from = START + (nth - late) * MS;
         let span = Span::new(key(1, nth as u32 % 5, State::Io), from, from + MS);
         Span { longest_ns: MS, longest_from: from, ..span }
     };
@@ -231,6 +232,10 @@ fn pieces_for_which_there_is_no_room_are_dropped_and_counted() {
     let (count, dropped) = (log.count() as u64, log.dropped());
     assert!(dropped > 0);
     let pieces: Vec<Piece> = log.pieces().collect();
+    // Those that ended before the log is complete are of no use.
+    let kept = log.chunks.iter().map(|chunk| chunk.spans).sum::<usize>() + log.recent.len();
+    assert!(log.count() < kept);
+    assert_eq!(pieces.iter().map(|piece| piece.spans.len()).sum::<usize>(), log.count());
     let (whole, _) = collected(&pieces, MAX_BYTES, dropped);
     assert_eq!((whole.count() as u64, whole.dropped(), whole.from()), (count, dropped, log.from()));
     let (part, is_full) = collected(&pieces, 300_000, dropped);
