@@ -233,14 +233,20 @@ fn pieces_for_which_there_is_no_room_are_dropped_and_counted() {
     assert!(dropped > 0);
     let pieces: Vec<Piece> = log.pieces().collect();
     // Those that ended before the log is complete are of no use.
-    let kept = log.chunks.iter().map(|chunk| chunk.spans).sum::<usize>() + log.recent.len();
-    assert!(log.count() < kept);
+    let kept =
+        |log: &Spans| log.chunks.iter().map(|chunk| chunk.spans).sum::<usize>() + log.recent.len();
+    assert!(log.count() < kept(&log));
     assert_eq!(pieces.iter().map(|piece| piece.spans.len()).sum::<usize>(), log.count());
     let (whole, _) = collected(&pieces, MAX_BYTES, dropped);
     assert_eq!((whole.count() as u64, whole.dropped(), whole.from()), (count, dropped, log.from()));
     let (part, is_full) = collected(&pieces, 300_000, dropped);
     assert!(is_full && part.count() > 0);
-    assert_eq!(part.count() as u64 + part.dropped(), count + dropped);
+    assert_eq!(kept(&part) as u64 + part.dropped(), count + dropped);
     assert!(part.from() > log.from());
     assert!(all(&part, part.from()) == all(&log, part.from()));
+    // Behind the first one that is dropped there is a gap.
+    let few = |from| Piece { from: START + from, spans: pieces[0].spans[..1].to_vec() };
+    let (part, is_full) = collected(&[few(9), pieces[0].clone(), few(0)], 1_000, 0);
+    let dropped = pieces[0].spans.len() as u64 + 1;
+    assert_eq!((part.from(), part.dropped(), is_full), (START + 9, dropped, true));
 }
