@@ -123,8 +123,8 @@ fn report(
     }
 }
 
-/// Returns what a report that comes by the clock has of a snapshot: whole seconds. What threads did
-/// in the last two minutes in order would be most of its file, and they are no better than the rest.
+/// Returns what a report that comes by the clock has of a snapshot: whole seconds. The order of the
+/// last two minutes would be most of its file, and they are no better than the rest of its time.
 fn without_spans(snapshot: &Snapshot) -> Snapshot {
     let history = snapshot.history.clone().without_spans();
     Snapshot { history, ..snapshot.clone() }
