@@ -23,6 +23,8 @@ mod incidents;
 mod keys;
 #[path = "screens/live.rs"]
 mod live;
+#[path = "screens/past.rs"]
+mod past;
 #[path = "screens/picker.rs"]
 mod picker;
 #[path = "screens/picture.rs"]

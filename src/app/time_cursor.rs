@@ -3,7 +3,7 @@
 use super::AppState;
 use super::history_line::HistoryLine;
 use crate::model::projection::settings::Range;
-use crate::model::vocabulary::frame::{Ns, SECOND};
+use crate::model::vocabulary::frame::Ns;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TimeCursor {
@@ -14,10 +14,11 @@ pub struct TimeCursor {
     pub is_range: bool,
 }
 
-/// Where the cursor goes.
+/// Where the cursor goes: to any bucket of the kept history.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Go {
-    /// By this number of buckets: of a second, where history is not older than ten minutes.
+    /// By this number of buckets: of a second where history is not older than ten minutes, of ten
+    /// seconds or a minute where it is.
     Buckets(isize),
     /// By this number of windows.
     Windows(isize),
@@ -35,7 +36,6 @@ impl AppState {
             return self.say("there is no history yet");
         };
         let bucket_of = |at: Ns| buckets.partition_point(|(_, end)| *end <= at).min(last);
-        let bucket_of_second = |second: u64| bucket_of(snapshot.session.started + second * SECOND);
         // Without a cursor: from the shown part of history, or from now.
         let from = match (self.time_cursor, self.view.shown.range) {
             (Some(cursor), _) => Some(cursor.from),
@@ -44,16 +44,8 @@ impl AppState {
         };
         let at = from.map_or(last, bucket_of);
         let busy = &self.view.busy_threads;
-        // The second of the session that is not over yet does not stand out. Of those remembered,
-        // the oldest may be dropped from history.
-        let oldest = busy.second_from(snapshot.history.oldest());
-        let peaks = || {
-            let kept = busy.peaks(busy.seconds(snapshot.at)).into_iter();
-            kept.filter(|second| *second >= oldest).map(bucket_of_second).collect::<Vec<_>>()
-        };
-        let peaks = || peaks().into_iter();
-        // From now, the newest whole second is one of those before.
-        let before = if from.is_some() { at } else { last + 1 };
+        // Its bucket may have been dropped from history within this second.
+        let bucket_of_peak = |from: Ns| (from >= buckets[0].0).then(|| bucket_of(from));
         let to = match go {
             Go::Buckets(by) => Some(at.saturating_add_signed(by).min(last)),
             Go::Windows(by) => {
@@ -63,16 +55,24 @@ impl AppState {
                 // Old buckets are wider than some windows.
                 Some(if by > 0 { to.max((at + 1).min(last)) } else { to.min(at.saturating_sub(1)) })
             }
-            Go::PreviousPeak => peaks().rfind(|to| *to < before),
-            Go::NextPeak => peaks().find(|to| *to > at),
+            Go::PreviousPeak => {
+                // From now, the newest whole second is one of those before.
+                let before = from.map(|_| buckets[at].0);
+                busy.previous_peak(before).and_then(bucket_of_peak)
+            }
+            Go::NextPeak => busy.next_peak(buckets[at].0).and_then(bucket_of_peak),
         };
         let Some(to) = to else {
             let side = if go == Go::NextPeak { "later" } else { "earlier" };
-            return self.say(format!("no {side} second stands out by busy threads or a long wait"));
+            return self.say(format!("nothing {side} stands out by busy threads or a long wait"));
         };
+        let is_back = matches!(go, Go::Buckets(by) | Go::Windows(by) if by < 0);
+        let is_oldest = from.is_some() && is_back && at == 0;
         let (from, till) = buckets[to];
         let is_range = self.time_cursor.is_some_and(|cursor| cursor.is_range);
-        if self.time_cursor.is_none() {
+        if is_oldest {
+            self.say("nothing older is kept");
+        } else if self.time_cursor.is_none() {
             let back = if self.config.saved { "L is as before" } else { "L is live again" };
             self.say(format!("Enter shows this second; , . ( ) go on, {{ }} to peaks, {back}"));
         }
@@ -115,13 +115,9 @@ impl AppState {
         let seconds =
             line.cell_at_column(column, range).and_then(|cell| line.seconds_of_cell(cell));
         let Some((first, end)) = seconds else { return };
-        // Of several seconds the busiest, which the bar shows.
-        let busiest = (first..end).rev().max_by(|a, b| {
-            let of = |second: u64| busy.of_second(second).map_or(0.0, |(busy, _)| busy);
-            of(*a).total_cmp(&of(*b))
-        });
-        let second = busiest.unwrap_or(first);
-        let at = snapshot.session.started + second * SECOND;
+        // Of several buckets the busiest, which the bar shows.
+        let start = busy.at(first);
+        let at = busy.busiest(first, end).map_or(start, |bucket| bucket.from.max(start));
         let buckets = snapshot.history.buckets(Range::Rolling(Ns::MAX), snapshot.at);
         let Some((from, till)) =
             buckets.into_iter().find(|(start, end)| (*start..*end).contains(&at))

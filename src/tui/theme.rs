@@ -255,6 +255,11 @@ impl Theme {
         self.clock_as("%H:%M:%S", session, at)
     }
 
+    /// Formats the wall clock at a moment of the session as `14:03` local time.
+    pub fn clock_minutes(&self, session: &Session, at: Ns) -> String {
+        self.clock_as("%H:%M", session, at)
+    }
+
     /// Formats the wall clock at a moment of the session as `14:03:20.250` local time.
     pub fn clock_ms(&self, session: &Session, at: Ns) -> String {
         self.clock_as("%H:%M:%S%.3f", session, at)

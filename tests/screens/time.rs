@@ -7,10 +7,10 @@ use super::fixture::{Does, Doing, EPOLL_WAIT, FSYNC, PID, Script};
 use super::*;
 
 /// The second of the session in which all requests wait for the disk, for 200 ms.
-const HICCUP: u64 = 60;
+pub const HICCUP: u64 = 60;
 
 /// A service that was observed for 130 s: four threads that mostly wait for requests.
-fn service() -> World {
+pub fn service() -> World {
     let thread = |n: u64| -> Does {
         Box::new(move |tick| match tick {
             _ if (20 * HICCUP + 5..20 * HICCUP + 9).contains(&tick) => Doing::Waits {
@@ -84,9 +84,9 @@ fn the_cursor_goes_by_seconds_windows_and_peaks() {
     assert_ne!(earlier, at);
     assert!(at.contains("wait 200 ms") || at.contains("wait 250 ms"), "{at}");
     assert_eq!(words(live.press("}")), at);
-    assert!(live.screen().contains("no later second stands out"), "{}", live.screen());
+    assert!(live.screen().contains("nothing later stands out"), "{}", live.screen());
     assert_eq!(words(live.press("{")), at);
-    assert!(live.screen().contains("no earlier second stands out"), "{}", live.screen());
+    assert!(live.screen().contains("nothing earlier stands out"), "{}", live.screen());
     // Esc removes it, and no search.
     assert!(words(live.press("<esc>")).contains("busy threads 0-"));
     assert!(matches!(live.app.settings().range, Range::Rolling(_)));

@@ -23,7 +23,13 @@ pub const HORIZON: Ns = 12 * SECOND;
 /// Buckets are 1 s wide up to the first age, then 10 s, then 1 min; beyond the last age they are
 /// dropped.
 const AGES: [Ns; 3] = [600 * SECOND, 4_200 * SECOND, 90_600 * SECOND];
-const WIDTHS: [Ns; 3] = [SECOND, 10 * SECOND, 60 * SECOND];
+pub const WIDTHS: [Ns; 3] = [SECOND, 10 * SECOND, 60 * SECOND];
+
+/// Returns the width of buckets of this age, ns.
+pub fn width_at(age: Ns) -> Ns {
+    let level = AGES[..2].partition_point(|till| *till <= age);
+    WIDTHS[level]
+}
 
 /// Minimum time without bookings (sampletop was suspended) that becomes a single bucket.
 const WIDE: Ns = 64 * SECOND;

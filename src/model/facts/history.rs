@@ -218,6 +218,19 @@ impl History {
         spans.map(|(start, end)| (start, end.min(self.at).max(start))).collect()
     }
 
+    /// Returns all kept buckets, oldest first.
+    pub fn kept(&self) -> impl Iterator<Item = Kept<'_>> {
+        let kept =
+            |from: Ns, end: Ns, facts| Kept { from, till: end.min(self.at).max(from), facts };
+        let sealed = self.sealed.iter();
+        let sealed =
+            sealed.map(move |bucket| kept(bucket.start, bucket.end, KeptFacts::Sealed(bucket)));
+        let open = self.open.iter();
+        let open =
+            open.map(move |bucket| kept(bucket.start, bucket.end, KeptFacts::Open(&bucket.facts)));
+        sealed.chain(open)
+    }
+
     /// Returns which buckets belong to the range; `None` for the cumulative table.
     fn wanted(&self, range: Range, at: Ns) -> Option<Wanted> {
         let (from, at) = match range {
@@ -259,6 +272,37 @@ impl History {
     pub fn oldest(&self) -> Ns {
         let sealed = self.sealed.first().map(|bucket| bucket.start);
         sealed.or(self.open.first().map(|bucket| bucket.start)).unwrap_or(self.started)
+    }
+}
+
+/// A kept bucket.
+pub struct Kept<'a> {
+    /// Its span, ns, as far as time is booked.
+    pub from: Ns,
+    pub till: Ns,
+    facts: KeptFacts<'a>,
+}
+
+enum KeptFacts<'a> {
+    Sealed(&'a Arc<Packed>),
+    Open(&'a FactChunks),
+}
+
+impl<'a> Kept<'a> {
+    /// Returns the sealed bucket, whose facts do not change; `None` if it may still receive time.
+    pub fn sealed(&self) -> Option<&'a Arc<Packed>> {
+        match self.facts {
+            KeptFacts::Sealed(packed) => Some(packed),
+            KeptFacts::Open(_) => None,
+        }
+    }
+
+    /// Calls `f` with each of its facts.
+    pub fn each(&self, f: &mut dyn FnMut(&FactKey, &Weights)) {
+        match self.facts {
+            KeptFacts::Sealed(packed) => packed.iter().for_each(|(key, weights)| f(&key, &weights)),
+            KeptFacts::Open(facts) => facts.iter().for_each(|(key, weights)| f(key, weights)),
+        }
     }
 }
 

@@ -1,144 +1,119 @@
-//! Busy threads and the longest wait in each second of the last ten minutes, for the history line.
+//! Busy threads and the longest wait in each bucket of the kept history, for the history line.
 
-use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
 
 use rustc_hash::FxHashMap;
 
 use super::filter::Verdicts;
-use super::peaks::{Series, peaks};
-use crate::model::facts::buckets::HORIZON;
+use super::peaks::{Peaks, Place};
+use crate::model::facts::history::Kept;
+use crate::model::facts::packed::Packed;
 use crate::model::facts::snapshot::Snapshot;
-use crate::model::projection::settings::Range;
 use crate::model::vocabulary::frame::{Ns, SECOND, ThreadKey};
 use crate::model::vocabulary::state::State;
-
-/// Seconds stored: the oldest bar on the screen begins before the oldest of
-/// [`BusyThreads::SECONDS`].
-const KEPT: usize = 2 * BusyThreads::SECONDS;
 
 /// The maximum is shown with one decimal: what is shown as 1.0 fills a bar of 1.
 const ROUNDING: f32 = 0.05;
 
-/// Minimum threads by which a second stands out: one that waits for 150 ms.
-const LEAST_PEAK: f64 = 0.15;
-/// And minimum by which its longest wait does, ns.
-const LEAST_WAIT: Ns = 50_000_000;
+/// Time for which buckets are read again while frames get their names, after they were met.
+const UNNAMED: Ns = 60 * SECOND;
 
-/// Two figures per whole second of the session.
+/// Two figures per kept bucket of which at least a second is over. 48 bytes each: history has about
+/// 2,400 buckets.
 #[derive(Clone, Debug, Default)]
 pub struct BusyThreads {
-    /// Average threads per second that did not wait for work, oldest first; the last is of the
-    /// second before [`BusyThreads::till`].
-    averages: VecDeque<f32>,
-    /// By second: the longest wait, ns, that was not for work; as long as it was by then.
-    longest: VecDeque<Ns>,
-    /// The maximum up to and including each second.
-    peaks: VecDeque<f32>,
-    /// The maximum of seconds that are not stored any more.
-    peak_before: f32,
-    /// Seconds of the session read so far.
-    read: u64,
-    /// Of these, those that will not change. Without the names of its frames a wait for work is not
-    /// known as one, and time is booked when it is observed.
-    settled: u64,
     started: Ns,
+    /// Oldest first.
+    pub(super) buckets: Vec<BusyBucket>,
+    /// The highest average so far, also of buckets that are merged with others or not kept any
+    /// more.
+    peak: f32,
+    /// The same, of those that are not kept any more.
+    peak_before: f32,
+    /// Whole seconds of the session up to the snapshot that was read last.
+    read: u64,
+    /// Names were found since.
+    is_stale: bool,
 }
 
-/// Seconds that are read once more for each new one: time may still be booked in them.
-const OPEN: u64 = HORIZON / SECOND;
-/// The same while frames get their names, after they were met.
-const UNNAMED: u64 = 60;
+#[derive(Clone, Debug)]
+pub struct BusyBucket {
+    /// Its span, on CLOCK_MONOTONIC.
+    pub from: Ns,
+    pub till: Ns,
+    /// Average threads that did not wait for work.
+    pub busy: f32,
+    /// The longest wait, ns, that was not for work; as long as it was by then.
+    pub longest: Ns,
+    /// The highest average that was known for a part of it.
+    highest: f32,
+    /// The sealed bucket that was read; none for an open one, to which more may be booked.
+    packed: Option<Weak<Packed>>,
+    /// All frames had their names.
+    named: bool,
+}
 
 impl BusyThreads {
-    /// Seconds remembered: history has buckets of one second for this range.
-    pub const SECONDS: usize = 600;
-
     pub(super) fn new(started: Ns) -> BusyThreads {
         BusyThreads { started, ..BusyThreads::default() }
     }
 
-    /// Returns whether [`BusyThreads::read`] would change anything.
+    /// Returns whether [`BusyThreads::read`] would change anything: at the first snapshot of each
+    /// second.
     pub(super) fn is_behind(&self, snapshot: &Snapshot) -> bool {
-        self.read < self.ended(snapshot)
+        self.is_stale || self.read != self.ended(snapshot)
     }
 
-    /// Drops the seconds that may have changed.
-    pub(super) fn forget_unsettled(&mut self) {
-        let unsettled = (self.read - self.settled) as usize;
-        self.averages.truncate(self.averages.len().saturating_sub(unsettled));
-        self.longest.truncate(self.averages.len());
-        self.peaks.truncate(self.averages.len());
-        self.read = self.settled;
+    /// Notes that frames got their names.
+    pub(super) fn names_changed(&mut self) {
+        self.is_stale = true;
     }
 
-    /// Reads the seconds that ended since the last snapshot, and the last ones before once more.
-    /// `verdicts`: of the snapshot's stacks.
-    pub(super) fn read(&mut self, snapshot: &Snapshot, verdicts: &Verdicts) {
-        self.forget_unsettled();
-        let ended = self.ended(snapshot);
-        // Older ones may have been dropped to save memory.
-        let oldest = self.second(snapshot.history.oldest());
-        let from = ended.saturating_sub(BusyThreads::SECONDS as u64).max(oldest);
-        if self.read < from {
-            // Too much time passed since the last reading: the stored figures would stand at wrong
-            // seconds.
-            self.read = from;
-            self.averages.clear();
-            self.longest.clear();
-            self.peak_before = self.peak();
-            self.peaks.clear();
-        }
-        let tables = &snapshot.tables;
-        let mut of_threads: FxHashMap<ThreadKey, u64> = FxHashMap::default();
-        while self.read < ended {
-            self.read += 1;
-            of_threads.clear();
-            let mut longest = 0;
-            let range = Range::Rolling(SECOND);
-            let (from, till) = snapshot.history.read(range, self.till(), &mut |key, weights| {
-                let state = tables.state(key.state, key.stack);
-                let path = verdicts.of_stack(key.stack);
-                if weights.wall_ns > 0 && !path.is_idle(tables.kind(key.name), state) {
-                    *of_threads.entry(key.thread).or_default() += weights.wall_ns;
-                    if !matches!(state, State::Run | State::Rdy) {
-                        longest = longest.max(weights.longest_ns);
-                    }
+    /// Returns the figures of this snapshot's buckets. Those that cannot have changed are taken
+    /// from here, so the facts of a sealed bucket are read once. `verdicts`: of the snapshot's
+    /// stacks.
+    pub(super) fn read(&self, snapshot: &Snapshot, verdicts: &Verdicts) -> BusyThreads {
+        let read = self.ended(snapshot);
+        let over = self.started + read * SECOND;
+        let mut peak_before = self.peak_before;
+        let mut buckets: Vec<BusyBucket> = Vec::with_capacity(self.buckets.len() + 1);
+        let mut known = self.buckets.iter().peekable();
+        let mut of_threads = FxHashMap::default();
+        for kept in
+            snapshot.history.kept().take_while(|kept| kept.from.saturating_add(SECOND) <= over)
+        {
+            while let Some(dropped) = known.next_if(|known| known.till <= kept.from) {
+                if dropped.is_settled(snapshot) {
+                    peak_before = peak_before.max(dropped.highest);
                 }
-            });
-            // A bucket is wider than a second where nothing was observed in between.
-            let span = till.saturating_sub(from).max(SECOND);
-            // Time is booked to the second in which it was observed, which may be a later one.
-            let of_second = |(thread, ns): (&ThreadKey, &u64)| match thread.is_unknown() {
-                true => *ns,
-                false => (*ns).min(span),
-            };
-            let busy = of_threads.iter().map(of_second).sum::<u64>() as f32 / span as f32;
-            self.averages.push_back(busy);
-            self.longest.push_back(longest);
-            self.peaks.push_back(self.peak().max(busy));
-            if self.averages.len() > KEPT {
-                self.averages.pop_front();
-                self.longest.pop_front();
-                self.peaks.pop_front();
             }
+            let (mut same, mut highest) = (None, 0.0f32);
+            while let Some(part) = known.next_if(|known| known.till <= kept.till) {
+                if part.is_settled(snapshot) {
+                    highest = highest.max(part.highest);
+                    same = Some(part).filter(|part| part.is_of(&kept));
+                }
+            }
+            buckets.push(same.cloned().unwrap_or_else(|| {
+                let (busy, longest) = figures(&kept, snapshot, verdicts, &mut of_threads);
+                BusyBucket {
+                    from: kept.from,
+                    till: kept.till,
+                    busy,
+                    longest,
+                    highest: highest.max(busy),
+                    packed: kept.sealed().map(Arc::downgrade),
+                    named: !snapshot.health.naming,
+                }
+            }));
         }
-        let recent = if snapshot.health.naming { UNNAMED } else { OPEN };
-        self.settled = self.settled.max(self.read.saturating_sub(recent));
-    }
-
-    /// Returns the maximum so far.
-    fn peak(&self) -> f32 {
-        self.peaks.back().copied().unwrap_or(self.peak_before)
+        let peak = buckets.iter().fold(peak_before, |peak, bucket| peak.max(bucket.highest));
+        BusyThreads { started: self.started, buckets, peak, peak_before, read, is_stale: false }
     }
 
     /// Returns the whole seconds of the session up to the snapshot.
     fn ended(&self, snapshot: &Snapshot) -> u64 {
-        snapshot.at.saturating_sub(self.started) / SECOND
-    }
-
-    /// Returns the end of the newest second.
-    fn till(&self) -> Ns {
-        self.started + self.read * SECOND
+        self.second(snapshot.at)
     }
 
     /// Returns the second of the session that contains `at`.
@@ -151,62 +126,80 @@ impl BusyThreads {
         at.saturating_sub(self.started).div_ceil(SECOND)
     }
 
-    /// Returns the whole seconds of the session up to `at` that were read.
-    pub fn seconds(&self, at: Ns) -> u64 {
-        self.second(at).min(self.read)
+    /// Returns the beginning of a second of the session.
+    pub fn at(&self, second: u64) -> Ns {
+        self.started.saturating_add(second.saturating_mul(SECOND))
+    }
+
+    /// Returns the whole seconds of the session that were read.
+    pub fn seconds(&self) -> u64 {
+        self.read
+    }
+
+    /// Returns the first second of which anything is known.
+    pub fn oldest(&self) -> u64 {
+        self.buckets.first().map_or(self.read, |bucket| self.second(bucket.from))
+    }
+
+    /// Returns the buckets that overlap the seconds `from..till` of the session, oldest first.
+    fn overlapping(&self, from: u64, till: u64) -> &[BusyBucket] {
+        let (from, till) = (self.at(from), self.at(till));
+        let first = self.buckets.partition_point(|bucket| bucket.till <= from);
+        let end = self.buckets.partition_point(|bucket| bucket.from < till);
+        self.buckets.get(first..end).unwrap_or_default()
     }
 
     /// Returns the maximum of the seconds `from..till` of the session; `None` if none of them is
     /// known.
     pub fn highest(&self, from: u64, till: u64) -> Option<f32> {
-        let first = self.first();
-        let (from, till) = (from.max(first), till.min(self.read));
-        (from < till).then(|| {
-            let range = (from - first) as usize..(till - first) as usize;
-            self.averages.range(range).copied().fold(0.0, f32::max)
-        })
+        let buckets = self.overlapping(from, till).iter();
+        buckets.map(|bucket| bucket.busy).reduce(f32::max)
     }
 
-    /// Returns the average of busy threads and the longest wait, ns, of a second of the session.
-    pub fn of_second(&self, second: u64) -> Option<(f32, Ns)> {
-        let at = second.checked_sub(self.first())? as usize;
-        Some((*self.averages.get(at)?, *self.longest.get(at)?))
+    /// Returns the bucket with the most busy threads of the seconds `from..till` of the session;
+    /// the first of equal ones.
+    pub fn busiest(&self, from: u64, till: u64) -> Option<&BusyBucket> {
+        let buckets = self.overlapping(from, till).iter();
+        buckets.reduce(|most, bucket| if bucket.busy > most.busy { bucket } else { most })
     }
 
-    /// Returns the seconds of the session before `till` that stand out from those around them, by
-    /// their busy threads or their longest wait; in order.
-    pub fn peaks(&self, till: u64) -> Vec<u64> {
-        let first = self.first();
-        let known = till.saturating_sub(first) as usize;
-        let busy: Vec<f64> = self.averages.iter().take(known).map(|n| f64::from(*n)).collect();
-        let waits: Vec<f64> = self.longest.iter().take(known).map(|ns| *ns as f64).collect();
-        let series = [
-            Series { of_seconds: &busy, least: LEAST_PEAK, least_part: 0.1 },
-            // Waits differ more than numbers of threads.
-            Series { of_seconds: &waits, least: LEAST_WAIT as f64, least_part: 2.0 },
-        ];
-        peaks(&series).into_iter().map(|at| first + at as u64).collect()
+    /// Returns the bucket that contains `at`.
+    pub fn bucket_at(&self, at: Ns) -> Option<&BusyBucket> {
+        let bucket = self.buckets.get(self.buckets.partition_point(|bucket| bucket.till <= at))?;
+        (bucket.from <= at).then_some(bucket)
     }
 
-    /// Returns the first second that is known.
-    fn first(&self) -> u64 {
-        self.read - self.averages.len() as u64
+    /// Returns the start of the newest bucket before `before` that stands out from those around it,
+    /// by its busy threads or its longest wait. `None` for `before`: from now.
+    pub fn previous_peak(&self, before: Option<Ns>) -> Option<Ns> {
+        let end = before.map_or(self.buckets.len(), |before| {
+            self.buckets.partition_point(|bucket| bucket.from < before)
+        });
+        self.peaks().previous(end).map(|at| self.buckets[at].from)
     }
 
-    /// Returns the threads that a full bar stands for in a line that ends before the second `till`:
-    /// 1, 2, 5, 10, ... It does not shrink while time goes on, so past bars keep their height until
-    /// a higher one appears.
-    pub fn scale(&self, till: u64) -> f32 {
-        let first = self.first();
-        let peak = till
-            .checked_sub(first + 1)
-            .and_then(|at| self.peaks.get(at as usize))
-            .copied()
-            .unwrap_or(0.0);
+    /// Returns the start of the oldest such bucket that begins after `after`.
+    pub fn next_peak(&self, after: Ns) -> Option<Ns> {
+        let first = self.buckets.partition_point(|bucket| bucket.from <= after);
+        self.peaks().next(first).map(|at| self.buckets[at].from)
+    }
+
+    fn peaks(&self) -> Peaks {
+        let places = self.buckets.iter().map(|bucket| Place {
+            from: bucket.from.saturating_sub(self.started),
+            till: bucket.till.saturating_sub(self.started),
+            figures: [f64::from(bucket.busy), bucket.longest as f64],
+        });
+        Peaks::new(places.collect())
+    }
+
+    /// Returns the threads that a full bar stands for: 1, 2, 5, 10, ... It does not shrink while
+    /// time goes on, so past bars keep their height until a higher one appears.
+    pub fn scale(&self) -> f32 {
         let mut unit = 1.0;
         // A bound for the loop: more threads than fit into 32 bits are impossible.
         while unit < 1e10 {
-            let fits = |step: &f32| peak < step * unit + ROUNDING;
+            let fits = |step: &f32| self.peak < step * unit + ROUNDING;
             if let Some(step) = [1.0, 2.0, 5.0].into_iter().find(fits) {
                 return step * unit;
             }
@@ -214,4 +207,52 @@ impl BusyThreads {
         }
         unit
     }
+}
+
+impl BusyBucket {
+    /// Returns whether its figures are those of the facts that it was read from. Without the names
+    /// of its frames a wait for work is not known as one, so those of unnamed frames are read again
+    /// once all have their names, and for a while before.
+    fn is_settled(&self, snapshot: &Snapshot) -> bool {
+        let is_old = || snapshot.health.naming && self.till.saturating_add(UNNAMED) <= snapshot.at;
+        self.packed.is_some() && (self.named || is_old())
+    }
+
+    /// Returns whether it was read from this bucket.
+    fn is_of(&self, kept: &Kept<'_>) -> bool {
+        let both = self.packed.as_ref().zip(kept.sealed());
+        let is_same = both.is_some_and(|(packed, sealed)| packed.as_ptr() == Arc::as_ptr(sealed));
+        is_same && kept.till == self.till
+    }
+}
+
+/// Returns the average of busy threads in a bucket, and the longest wait, ns, that was not for
+/// work. `of_threads`: a buffer.
+fn figures(
+    kept: &Kept<'_>,
+    snapshot: &Snapshot,
+    verdicts: &Verdicts,
+    of_threads: &mut FxHashMap<ThreadKey, u64>,
+) -> (f32, Ns) {
+    of_threads.clear();
+    let mut longest = 0;
+    let tables = &snapshot.tables;
+    kept.each(&mut |key, weights| {
+        let state = tables.state(key.state, key.stack);
+        let path = verdicts.of_stack(key.stack);
+        if weights.wall_ns > 0 && !path.is_idle(tables.kind(key.name), state) {
+            *of_threads.entry(key.thread).or_default() += weights.wall_ns;
+            if !matches!(state, State::Run | State::Rdy) {
+                longest = longest.max(weights.longest_ns);
+            }
+        }
+    });
+    let span = (kept.till - kept.from).max(SECOND);
+    // Time is booked to the second in which it was observed, which may be a later one.
+    let of_bucket = |(thread, ns): (&ThreadKey, &u64)| match thread.is_unknown() {
+        true => *ns,
+        false => (*ns).min(span),
+    };
+    let busy = of_threads.iter().map(of_bucket).sum::<u64>() as f32 / span as f32;
+    (busy, longest)
 }

@@ -7,7 +7,7 @@
 //! allocation, exceptions functions that allocate, and that throw
 //! exit                   where a stack leaves the user's code
 //! busy_time              sums of facts by exit, and of what memory took
-//! busy_threads, peaks    busy threads in each second of the last ten minutes; which stand out
+//! busy_threads, peaks    busy threads in each bucket of history; which buckets stand out
 //! common_waits           where threads wait most
 //! group, units           groups of threads, roll-ups of functions; filter: hides stacks and frames
 //! group_parts            the groups of a range with their threads
@@ -120,7 +120,7 @@ use crate::model::vocabulary::frame::{Ns, ThreadKey, ThreadKind};
 
 pub(in crate::model) use base_marks::mark as base_mark;
 pub use bursts::Bursts;
-pub use busy_threads::BusyThreads;
+pub use busy_threads::{BusyBucket, BusyThreads};
 pub use collapse::{Chain, chain, heaviest, is_drawn, is_small, swallowed_by};
 pub use common_waits::{Busy, CommonWait};
 pub use confidence::{Confidence, HITS_NEEDED, confidence, seconds_for_one_percent};

@@ -40,7 +40,7 @@ pub struct Projector {
     /// Of an earlier projection; as [`Projection::seen`].
     seen: Vec<(u32, u32)>,
     trend: Option<trend::Trend>,
-    busy_threads: Arc<BusyThreads>,
+    pub(super) busy_threads: Arc<BusyThreads>,
 }
 
 /// The settings that cached results depend on, as text.
@@ -313,10 +313,10 @@ impl Projector {
         projection
     }
 
-    /// Returns the busy threads of each second up to `snapshot`, which was projected last.
+    /// Returns the busy threads of each bucket of `snapshot`, which was projected last.
     pub fn busy_threads(&mut self, snapshot: &Snapshot) -> Arc<BusyThreads> {
         if self.busy_threads.is_behind(snapshot) {
-            Arc::make_mut(&mut self.busy_threads).read(snapshot, &self.verdicts);
+            self.busy_threads = self.busy_threads.read(snapshot, &self.verdicts).into();
         }
         self.busy_threads.clone()
     }
@@ -354,7 +354,7 @@ impl Projector {
         if self.rules.idle != rules.idle || change == rows::Change::Roles {
             self.busy_threads = BusyThreads::new(snapshot.session.started).into();
         } else if change == rows::Change::Names {
-            Arc::make_mut(&mut self.busy_threads).forget_unsettled();
+            Arc::make_mut(&mut self.busy_threads).names_changed();
         }
         let change = match self.rules.frames == rules.frames {
             true => change,

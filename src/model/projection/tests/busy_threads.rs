@@ -1,8 +1,10 @@
-//! Busy threads in each second.
+//! Busy threads in each bucket of history.
 
+use proptest::prelude::*;
 use regex::Regex;
 
 use super::*;
+use crate::model::facts::buckets::{Buckets, HORIZON, Limits};
 use crate::model::facts::history::Parts;
 use crate::model::facts::packed::Packed;
 use crate::model::projection::settings::Whose;
@@ -29,8 +31,8 @@ fn busy(
 ) -> (Vec<Option<f32>>, f32) {
     projector.project(snapshot, settings);
     let busy = projector.busy_threads(snapshot);
-    let seconds = busy.seconds(snapshot.at);
-    ((0..seconds).map(|second| busy.highest(second, second + 1)).collect(), busy.scale(seconds))
+    let seconds = 0..busy.seconds();
+    (seconds.map(|second| busy.highest(second, second + 1)).collect(), busy.scale())
 }
 
 #[test]
@@ -112,13 +114,61 @@ fn time_that_is_booked_later_is_counted_where_it_belongs() {
     world.fact("hot", "main;work", State::Run, SECOND);
     let settings = Settings::default();
     let mut projector = Projector::default();
-    let none: &[usize] = &[];
-    let first = snapshot(&mut world, &[none; 14]);
-    assert_eq!(busy(&mut projector, &first, &settings).0, [Some(0.0); 14]);
-    let second = snapshot(&mut world, &[&[0][..]; 15]);
-    let (found, _) = busy(&mut projector, &second, &settings);
-    // Those that are over for longer are not read again.
-    assert_eq!(found, [vec![Some(0.0); 2], vec![Some(1.0); 13]].concat());
+    let mut at = |world: &mut World, seconds: u64, facts: &[usize]| {
+        let mut bucket = |nth: u64| {
+            let facts = facts.iter().map(|fact| world.facts[*fact]).collect();
+            Packed::new(nth * SECOND, (nth + 1) * SECOND, facts)
+        };
+        let open = (0..seconds).map(&mut bucket).collect();
+        let parts = Parts { at: seconds * SECOND, open, ..Parts::default() };
+        let history = History::from_parts(parts).expect("buckets in order");
+        let snapshot = Snapshot { at: seconds * SECOND, history, ..world.snapshot() };
+        busy(&mut projector, &snapshot, &settings).0
+    };
+    assert_eq!(at(&mut world, 14, &[]), [Some(0.0); 14]);
+    assert_eq!(at(&mut world, 15, &[0]), [Some(1.0); 15]);
+}
+
+#[test]
+fn a_sealed_bucket_is_read_once() {
+    const MARK: Ns = 77;
+    let mut world = World::new();
+    world.fact("hot", "main;work", State::Run, SECOND);
+    let mut projector = Projector::default();
+    let settings = Settings::default();
+    let marked = |projector: &mut Projector, snapshot: &Snapshot| {
+        projector.project(snapshot, &settings);
+        let busy = projector.busy_threads(snapshot);
+        busy.buckets.iter().filter(|bucket| bucket.longest == MARK).count()
+    };
+    let mark = |projector: &mut Projector| {
+        let busy = Arc::make_mut(&mut projector.busy_threads);
+        busy.buckets.iter_mut().for_each(|bucket| bucket.longest = MARK);
+    };
+    let first = snapshot(&mut world, &[&[0][..]; 2_000]);
+    let later = |at: Ns, naming| Snapshot {
+        at,
+        health: Health { naming, ..Health::default() },
+        ..first.clone()
+    };
+    assert_eq!(marked(&mut projector, &first), 0);
+    mark(&mut projector);
+    assert_eq!(marked(&mut projector, &later(2_001 * SECOND, false)), 2_000);
+    // New frames are not on its stacks.
+    assert_eq!(marked(&mut projector, &later(2_002 * SECOND, true)), 2_000);
+    // An older snapshot that is shown has what it had.
+    assert_eq!(marked(&mut projector, &later(1_500 * SECOND, false)), 1_500);
+    assert_eq!(projector.busy_threads.seconds(), 1_500);
+    assert_eq!(marked(&mut projector, &first), 1_500);
+    // While frames have no names the last minute is read again, and all once they have.
+    let mut projector = Projector::default();
+    marked(&mut projector, &later(2_000 * SECOND, true));
+    mark(&mut projector);
+    assert_eq!(marked(&mut projector, &later(2_001 * SECOND, true)), 1_941);
+    assert_eq!(marked(&mut projector, &later(2_002 * SECOND, false)), 0);
+    // Nothing is read twice for one second.
+    mark(&mut projector);
+    assert_eq!(marked(&mut projector, &later(2_003 * SECOND - 1, false)), 2_000);
 }
 
 #[test]
@@ -212,23 +262,28 @@ fn seconds_are_counted_from_the_start_of_their_session() {
 }
 
 #[test]
-fn ten_minutes_are_remembered_and_a_gap_is_none() {
+fn the_scale_does_not_shrink_when_seconds_are_merged_or_dropped() {
     let mut world = World::new();
     world.fact("hot", "main;work", State::Run, SECOND);
-    let second: &[usize] = &[0];
-    let mut projector = Projector::default();
+    for thread in ["a", "b", "c"] {
+        world.fact(thread, "main;work", State::Run, SECOND);
+    }
     let settings = Settings::default();
-    let seconds = |found: &[Option<f32>]| found.iter().filter(|second| second.is_some()).count();
-    let early = snapshot(&mut world, &[second; 10]);
-    assert_eq!(seconds(&busy(&mut projector, &early, &settings).0), 10);
-    // The screen was frozen for longer than is remembered.
-    let late = snapshot(&mut world, &[second; 1_000]);
-    let (found, _) = busy(&mut projector, &late, &settings);
-    assert_eq!((found.len(), seconds(&found)), (1_000, BusyThreads::SECONDS));
-    assert_eq!((found[399], found[400]), (None, Some(1.0)));
-    // An older one that is still shown has the seconds that it had.
-    let (found, _) = busy(&mut projector, &early, &settings);
-    assert_eq!((found.len(), seconds(&found)), (10, 0));
+    let mut projector = Projector::default();
+    let mut seconds = [&[0][..]; 20];
+    seconds[3] = &[0, 1, 2, 3];
+    let early = snapshot(&mut world, &seconds);
+    assert_eq!(busy(&mut projector, &early, &settings).1, 5.0);
+    let merged = |from: u64, till: u64, at: u64| {
+        let sealed = vec![Packed::new(from * SECOND, till * SECOND, vec![world.facts[0]])];
+        let parts = Parts { at: at * SECOND, sealed, ..Parts::default() };
+        History::from_parts(parts).expect("buckets in order")
+    };
+    for (nth, history) in [merged(0, 20, 21), merged(20, 22, 22)].into_iter().enumerate() {
+        let late = Snapshot { at: (21 + nth as u64) * SECOND, history, ..early.clone() };
+        assert_eq!(busy(&mut projector, &late, &settings).1, 5.0);
+        assert_eq!(busy(&mut Projector::default(), &late, &settings).1, 1.0);
+    }
 }
 
 #[test]
@@ -253,9 +308,105 @@ fn a_second_with_a_long_wait_stands_out_and_one_for_work_does_not() {
     let mut projector = Projector::default();
     projector.project(&found, &Settings::default());
     let busy = projector.busy_threads(&found);
-    assert_eq!(busy.of_second(30).map(|(_, longest)| longest), Some(120 * MS));
-    assert_eq!(busy.of_second(40).map(|(_, longest)| longest), Some(4 * MS));
-    assert_eq!((busy.of_second(100), busy.peaks(100)), (None, vec![30, 99]));
-    // What is not over yet, or not shown yet, is none.
-    assert_eq!(busy.peaks(99), [30]);
+    let longest = |second| busy.bucket_at(second * SECOND).map(|bucket| bucket.longest);
+    assert_eq!([30, 40, 100].map(longest), [Some(120 * MS), Some(4 * MS), None]);
+    let previous = |second: u64| busy.previous_peak(Some(second * SECOND)).map(|at| at / SECOND);
+    let next = |second: u64| busy.next_peak(second * SECOND).map(|at| at / SECOND);
+    assert_eq!(busy.previous_peak(None), Some(99 * SECOND));
+    assert_eq!([100, 99, 31, 30].map(previous), [Some(99), Some(30), Some(30), None]);
+    assert_eq!([0, 29, 30, 98, 99].map(next), [Some(30), Some(30), Some(99), Some(99), None]);
+}
+
+/// What happens before a snapshot.
+#[derive(Clone, Debug)]
+struct Step {
+    /// Seconds since the snapshot before.
+    seconds: u64,
+    /// Fact, ms before the snapshot at which it begins, and its length.
+    booked: Vec<(usize, u64, u64)>,
+    /// By the settings of this number.
+    settings: usize,
+    /// The snapshot before is asked for once more.
+    again: bool,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let seconds = prop_oneof![4 => 1u64..30, 1 => 30u64..100, 1 => 600u64..5_000];
+    let booked = (0usize..6, 0u64..40_000, 1u64..30_000);
+    let booked = prop::collection::vec(booked, 0..12);
+    let settings = prop_oneof![9 => Just(0usize), 1 => Just(1usize)];
+    (seconds, booked, settings, prop::bool::weighted(0.2))
+        .prop_map(|(seconds, booked, settings, again)| Step { seconds, booked, settings, again })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(40) })]
+
+    /// Buckets are booked to, sealed, merged and dropped, frames get names, settings change.
+    #[test]
+    fn what_is_kept_equals_what_is_read_anew(
+        steps in prop::collection::vec(step(), 1..40),
+        named_at in 0usize..40,
+        little_memory in any::<bool>(),
+    ) {
+        const MS: u64 = 1_000_000;
+        let mut world = World::new();
+        for (thread, stack, state) in [
+            ("hot", "main;work", State::Run),
+            ("own", "main;answer;pthread_cond_wait", State::Wait),
+            ("own", "main;take;pthread_cond_wait", State::Wait),
+            ("accept", "main;uv_run;epoll_wait", State::Poll),
+            ("gone", "main;recv", State::Io),
+            ("pool", "main", State::Wait),
+        ] {
+            world.fact(thread, stack, state, SECOND);
+        }
+        // The last one waits for work, once its frame has a name.
+        let unnamed = RawFrame::new(FrameCode::Code { file: FileId(2), offset: 0, exact: false });
+        let main = world.frame("main");
+        let stack = world.interner.stack(&[unnamed, main]);
+        world.facts[5].0 = FactKey { stack, ..world.facts[5].0 };
+        let gone = world.facts[4].0.thread;
+        let history_bytes = if little_memory { 40_000 } else { 64 << 20 };
+        let limits =
+            Limits { history_bytes, facts_per_bucket: 100, cumulative_facts: 100, stacks: 1_000 };
+        let mut buckets = Buckets::new(0, limits, world.interner.other());
+        let idle_at = vec![Regex::new("^take$").unwrap()];
+        let settings = [Settings::default(), Settings { idle_at, ..Settings::default() }];
+        let mut projector = Projector::default();
+        let figures = |projector: &mut Projector, snapshot: &Snapshot, settings| {
+            projector.project(snapshot, settings);
+            let busy = projector.busy_threads(snapshot);
+            let of = |b: &BusyBucket| (b.from, b.till, (b.busy * 1_000.0).round(), b.longest);
+            busy.buckets.iter().map(of).collect::<Vec<_>>()
+        };
+        let (mut at, mut before) = (0, None);
+        for (nth, step) in steps.into_iter().enumerate() {
+            at += step.seconds * SECOND;
+            for (fact, ago, length) in step.booked {
+                let from = at.saturating_sub(ago * MS);
+                let till = (from + length * MS).min(at);
+                buckets.wall(&world.facts[fact].0, from, till, Some(from));
+            }
+            if nth == named_at {
+                let name = Location::named("uv__io_poll", FrameKind::Native);
+                world.interner.set_named(unnamed, Named::known(vec![name]));
+            }
+            buckets.keep_house(at, HORIZON, &|thread| *thread == gone);
+            let history = buckets.history(at, std::iter::empty());
+            let mut snapshot = Snapshot { at, history, ..world.snapshot() };
+            snapshot.health.naming = nth < named_at;
+            let settings = &settings[step.settings];
+            let fresh = figures(&mut Projector::default(), &snapshot, settings);
+            prop_assert_eq!(figures(&mut projector, &snapshot, settings), fresh);
+            if let Some((at, history)) = before.replace((at, snapshot.history.clone()))
+                && step.again
+            {
+                // A frozen snapshot gets the names that were found since.
+                let old = Snapshot { at, history, ..snapshot };
+                let fresh = figures(&mut Projector::default(), &old, settings);
+                prop_assert_eq!(figures(&mut projector, &old, settings), fresh);
+            }
+        }
+    }
 }
