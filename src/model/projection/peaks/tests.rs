@@ -137,6 +137,11 @@ fn buckets_are_compared_at_their_own_width() {
     assert_eq!(all(&young), [0]);
     young[0].figures[0] = 1.1;
     assert!(all(&young).is_empty());
+    // Of waits, the longest of ten seconds counts.
+    young[0].figures[1] = 60e6;
+    assert_eq!(all(&young), [0]);
+    young.iter_mut().skip(5).step_by(10).for_each(|second| second.figures[1] = 60e6);
+    assert!(!all(&young).contains(&0));
 }
 
 #[test]

@@ -104,6 +104,8 @@ fn seconds_are_read_again_once_frames_have_names() {
     let name = Location::named("uv__io_poll", FrameKind::Native);
     world.interner.set_named(waits, Named::known(vec![name]));
     // It waits for work, in all seconds, and the scale is that of what is known now.
+    let (found, full) = at(&mut world, &seconds[..20], false);
+    assert_eq!((found, full), (vec![Some(1.0); 20], 1.0));
     let (found, full) = at(&mut world, &seconds, false);
     assert_eq!((found, full), (vec![Some(1.0); 30], 1.0));
 }
@@ -169,6 +171,9 @@ fn a_sealed_bucket_is_read_once() {
     // Nothing is read twice for one second.
     mark(&mut projector);
     assert_eq!(marked(&mut projector, &later(2_003 * SECOND - 1, false)), 2_000);
+    // A bucket that was packed again for the same span is another one.
+    let again = snapshot(&mut world, &[&[0][..]; 2_000]);
+    assert_eq!(marked(&mut projector, &again), 0);
 }
 
 #[test]
