@@ -117,7 +117,7 @@ impl AppState {
         let Some((first, end)) = seconds else { return };
         // Of several buckets the busiest, which the bar shows.
         let start = busy.at(first);
-        let at = busy.busiest(first, end).map_or(start, |bucket| bucket.from.max(start));
+        let at = busy.busiest(first, end).map_or(start, |bucket| bucket.from);
         let buckets = snapshot.history.buckets(Range::Rolling(Ns::MAX), snapshot.at);
         let Some((from, till)) =
             buckets.into_iter().find(|(start, end)| (*start..*end).contains(&at))

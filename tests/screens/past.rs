@@ -14,7 +14,7 @@ use super::*;
 const HOUR: u64 = 3600;
 /// Seconds in which all threads wait for the disk: a minute, ten seconds and a second of history.
 const OLD: u64 = 3 * HOUR + 25;
-const RECENT: u64 = 7 * HOUR + 1803;
+const RECENT: u64 = 7 * HOUR + 1823;
 const NEWEST: u64 = 8 * HOUR - 300;
 /// Seconds in which nothing was observed.
 const GAP: (u64, u64) = (5 * HOUR, 6 * HOUR);
@@ -212,6 +212,9 @@ fn a_cursor_in_the_past_stays_while_time_goes_on() {
         live.press(keys);
         let (line, range) = (live.line(2), live.app.settings().range);
         let shows_now = line.contains("10m");
+        // The last seconds are not on a scrolled line.
+        let is_on_it = shows_now || matches!(range, Range::Between { .. });
+        assert_eq!(line.contains('['), is_on_it, "{keys}: {line}");
         feed(&mut live, 8 * HOUR + 47);
         // A line that ends now goes on; the cursor's words stay.
         let words = |line: &str| line.split_once(" busy ").map(|(_, words)| words.to_owned());
@@ -259,6 +262,15 @@ fn a_click_on_a_scrolled_line_shows_the_bucket_there() {
     };
     let before = click(opens - 1).0;
     assert_eq!(before, (hiccup.0 - 60, hiccup.0));
+    // Of the three buckets of a cell, the busiest.
+    let mut narrow = opened(&Seconds::new().after(8 * HOUR), (80, 24));
+    narrow.press("{{<enter>");
+    let (hiccup, cell_of_it) = (bucket(&narrow), cell(&narrow));
+    let opens = narrow.line(2).chars().position(|c| c == '[').expect("a bracket") as u16;
+    narrow.press(",");
+    assert_eq!(cell(&narrow), cell_of_it);
+    narrow.send(Input::Mouse(Mouse { kind: MouseKind::Press, column: opens + 1, row: 2 }));
+    assert_eq!(bucket(&narrow), hiccup);
     // A range that is typed scrolls the line too, and has no cursor.
     live.press("w<c-u>-4h +1h<enter>");
     let line = live.line(2);
