@@ -78,7 +78,7 @@ impl Seconds {
             .collect();
         let at = started + seconds * SECOND;
         let cumulative = self.facts(0, 60);
-        let parts = Parts { started, at, sealed, open: Vec::new(), cumulative };
+        let parts = Parts { started, at, sealed, cumulative, ..Parts::default() };
         let history = History::from_parts(parts).expect("buckets in order");
         Snapshot { at, history, ..self.snapshot.clone() }
     }
