@@ -420,6 +420,7 @@ impl AppState {
     fn open_wakers(&mut self) {
         if let Some(wakers) = &mut self.wakers {
             wakers.is_shown = true;
+            self.page_search = PageSearch::default();
             self.overlay = Some(Overlay::Wakers(List::default()));
         }
     }

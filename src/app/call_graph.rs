@@ -39,8 +39,6 @@ pub struct GraphView {
     pub recursive: Totals,
     /// `None`: the function that the methods view has first.
     focus: Option<RowKey>,
-    /// The user has put it there.
-    pub(super) is_chosen: bool,
     /// The functions that were in the middle before, the latest last.
     before: Vec<RowKey>,
     /// The function that was in the middle when the user went back.

@@ -1,25 +1,19 @@
 //! Carrying the selection from view to view: what was chosen in one is chosen in the next.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 
+use super::carried::{Carried, Chosen};
 use super::pane::Pane;
 use super::row_path::{GroupKey, Path, RowKey};
 use super::view::View;
 use crate::model::facts::tables::Location;
-
-/// What the user chose in a view.
-struct Chosen {
-    pane: Pane,
-    function: Option<RowKey>,
-    group: Option<GroupKey>,
-    /// Where the row stands for one stack: a node of the upright trees.
-    node: Option<u32>,
-}
+use crate::model::projection::Projection;
 
 impl View {
-    /// Displays a view with what was chosen in the present one.
+    /// Displays a view with what was chosen last.
     pub(super) fn show_pane(&mut self, pane: Pane, height: usize) {
-        let (before, pane) = (self.pane, pane.compared(self.compared.is_some()));
+        let (from_bars, pane) = (self.pane.is_flame(), pane.compared(self.compared.is_some()));
         if self.follows.is_some() {
             self.set_pane(pane, height);
             if matches!(pane, Pane::Tree | Pane::Methods | Pane::Flame) {
@@ -27,22 +21,27 @@ impl View {
             }
             return;
         }
-        let chosen = self.chosen();
-        let is_other = chosen.is_some_and(|chosen| self.choose(chosen, pane));
+        self.note_choice();
+        let is_other = self.take_choice(pane);
         self.set_pane(pane, height);
         match self.pane {
-            Pane::Tree if is_other || before.is_flame() => self.open_to_selected(height),
-            Pane::ChangedTree if is_other || before.is_flame() => {
-                self.go_to_selected_change(height)
-            }
+            Pane::Tree if is_other || from_bars => self.open_to_selected(height),
+            Pane::ChangedTree if is_other || from_bars => self.go_to_selected_change(height),
             _ => {}
         }
     }
 
-    /// Returns what was chosen in the displayed view; `None` while its cursor is where it began.
-    fn chosen(&self) -> Option<Chosen> {
+    /// Notes the row under the cursor as chosen, if the cursor was moved in this view.
+    fn note_choice(&mut self) {
+        if !std::mem::take(&mut self.carried.moved) {
+            return;
+        }
         let key = |location: &Location| RowKey::of(location, self.shown.roll_up);
-        self.is_chosen().then(|| Chosen {
+        let path_of = |node: u32| {
+            let group = self.projection.group_of(node)?;
+            Some(Path::of_node(&self.projection, group, node, &self.shown))
+        };
+        let chosen = Chosen {
             pane: self.pane,
             function: match self.pane {
                 // The row may be of the baseline alone.
@@ -55,36 +54,39 @@ impl View {
                 Pane::Timeline => self.timeline.group.clone(),
                 _ => self.group_of_row(),
             },
-            node: self.selected_node().filter(|_| self.pane == Pane::Waits),
-        })
+            path: match self.pane {
+                Pane::Waits => self.selected_node().and_then(path_of),
+                _ => None,
+            },
+        };
+        self.carried.choice = Some(chosen);
+        self.carried.number += 1;
+        self.carried.taken.insert(self.pane, self.carried.number);
     }
 
-    /// Returns whether the row under the cursor was chosen, here or in a view before.
-    pub(super) fn is_chosen(&self) -> bool {
-        match self.pane {
-            Pane::Tree | Pane::Flame | Pane::ChangedFlame => self.selected.is_some(),
-            Pane::Methods => self.methods.is_chosen(),
-            Pane::ChangedTree => self.changes.tree.is_chosen(),
-            Pane::ChangedMethods => self.changes.functions.is_chosen(),
-            Pane::Graph => self.graph.is_chosen || self.graph.list.is_chosen(),
-            Pane::Threads => self.threads.is_chosen(),
-            Pane::Timeline => self.timeline.is_chosen(),
-            Pane::Waits => self.wait_list.list.is_chosen(),
-            Pane::Source => true,
+    /// Forgets what was chosen: rows are named in another way now.
+    pub(super) fn forget_choice(&mut self) {
+        self.carried = Carried::default();
+    }
+
+    /// Chooses in a view, which is not displayed yet, what was chosen last, unless it has it.
+    /// Returns whether another row of the trees is selected.
+    fn take_choice(&mut self, to: Pane) -> bool {
+        let number = self.carried.number;
+        if self.carried.taken.insert(to, number) == Some(number) {
+            return false;
         }
-    }
-
-    /// Chooses the same in another view, which is not displayed yet. Returns whether another row of
-    /// the trees is selected.
-    fn choose(&mut self, chosen: Chosen, to: Pane) -> bool {
+        let Some(chosen) = self.carried.choice.clone() else { return false };
         let is_of_trees = |pane: Pane| matches!(pane.compared(false), Pane::Tree | Pane::Flame);
         if is_of_trees(to) {
-            if matches!(to, Pane::ChangedTree | Pane::ChangedFlame) {
-                self.select_changed_row();
-            }
             // These views have one selection.
-            let is_same = is_of_trees(chosen.pane);
-            let path = if is_same { None } else { self.row_of(&chosen) };
+            if is_of_trees(chosen.pane) {
+                if chosen.pane == Pane::ChangedTree {
+                    self.select_changed_row();
+                }
+                return chosen.pane.is_flame() != to.is_flame();
+            }
+            let path = self.row_of(&chosen, to);
             let is_other = path.is_some();
             self.selected = path.or(self.selected.take());
             return is_other;
@@ -93,7 +95,9 @@ impl View {
             (Pane::Methods, Some(function), _) if self.has_method(&function) => {
                 self.methods.choose(function);
             }
-            (Pane::ChangedMethods, Some(function), _) => self.changes.functions.choose(function),
+            (Pane::ChangedMethods, Some(function), _) if self.has_changed(&function) => {
+                self.changes.functions.choose(function);
+            }
             (Pane::Threads, _, Some(group)) => self.threads.choose(group),
             _ => {}
         }
@@ -101,61 +105,104 @@ impl View {
     }
 
     /// Returns the row of the trees of what was chosen, unless the selected one is of it.
-    fn row_of(&self, chosen: &Chosen) -> Option<Path> {
-        match (chosen.pane, chosen.node, &chosen.function) {
-            (Pane::Threads, ..) => self.row_of_group(chosen.group.as_ref()),
-            (_, Some(node), _) if !self.settings.inverted => self.path_of(node),
+    fn row_of(&self, chosen: &Chosen, to: Pane) -> Option<Path> {
+        let selected = match &self.compared {
+            Some(compared) if to == Pane::ChangedTree => {
+                self.changes.selected_path(compared, &self.shown)
+            }
+            _ => self.selected.clone(),
+        };
+        match (chosen.pane, &chosen.path, &chosen.function) {
+            (Pane::Threads, ..) => {
+                let group = chosen.group.clone()?;
+                let of_selected = selected.and_then(|path| path.group);
+                let is_same = of_selected.is_some_and(|of| {
+                    of == group || of == group.in_comparison(&self.shown.grouping)
+                });
+                let row = Path { group: Some(group), frames: Vec::new(), small: false };
+                (!is_same).then_some(row)
+            }
+            (_, Some(path), _) if !self.settings.inverted => Some(path.clone()),
             (_, _, Some(function)) => {
                 let group = chosen.group.as_ref().filter(|_| chosen.pane == Pane::Timeline);
-                self.row_of_function(function, group)
+                self.row_of_function(function, group, selected.as_ref())
             }
             _ => None,
         }
     }
 
-    /// Returns the group's row, unless the selected row is in the group.
-    fn row_of_group(&self, group: Option<&GroupKey>) -> Option<Path> {
-        let selected = self.selected.as_ref().and_then(|path| path.group.as_ref());
-        let group = group.filter(|group| selected != Some(group))?;
-        Some(Path { group: Some(group.clone()), frames: Vec::new(), small: false })
+    /// Returns the trees that are displayed, or will be by the next projection, as far as they are
+    /// there.
+    fn coming_trees(&self) -> &Projection {
+        match self.projection.inverted() {
+            Some(inverted) if self.settings.inverted && self.shown.inverted => inverted,
+            _ => &self.projection,
+        }
     }
 
     /// Returns the row of the function with the most time, unless the selected row is of it.
     /// `within`: only in this group.
-    fn row_of_function(&self, function: &RowKey, within: Option<&GroupKey>) -> Option<Path> {
-        let is_within = |path: &Path| within.is_none_or(|group| path.group.as_ref() == Some(group));
+    fn row_of_function(
+        &self,
+        function: &RowKey,
+        within: Option<&GroupKey>,
+        selected: Option<&Path>,
+    ) -> Option<Path> {
+        let trees = self.coming_trees();
+        // Inverted trees come with the next projection.
+        let is_coming = self.settings.inverted && !self.shown.inverted;
+        let is_it = |location: &Location| function.is(location, self.shown.roll_up);
         let is_of_it = |path: &Path| {
-            let found = path.find(self.trees(), &self.shown);
-            path.frames.last() == Some(function)
-                && is_within(path)
-                && found.is_some_and(|(_, nodes)| nodes.len() == path.frames.len())
+            if is_coming {
+                return path.frames.last() == Some(function);
+            }
+            let Some((_, nodes)) = path.find(trees, &self.shown) else { return false };
+            let mut at = nodes.last().copied().filter(|_| nodes.len() == path.frames.len());
+            // What a function calls elsewhere is the function's.
+            while let Some(node) = at.filter(|node| trees.is_entry(*node)) {
+                at = trees.parent(node);
+            }
+            at.is_some_and(|node| is_it(trees.name(node)))
         };
-        if self.selected.as_ref().is_some_and(is_of_it) {
+        let is_within =
+            |path: &&Path| within.is_none_or(|group| path.group.as_ref() == Some(group));
+        if selected.filter(is_within).is_some_and(is_of_it) {
             return None;
         }
-        let (trees, ordered) = (self.trees(), self.ordered());
-        let is_it = |location: &Location| function.is(location, self.shown.roll_up);
-        let nodes = 0..trees.node_count();
-        let mut nodes: Vec<u32> = nodes.filter(|node| is_it(trees.name(*node))).collect();
+        let group_of_root: HashMap<u32, u32> = (0..)
+            .zip(&trees.groups)
+            .filter(|(_, group)| {
+                within.is_none_or(|within| *within == GroupKey::of(group, &self.shown.grouping))
+            })
+            .flat_map(|(at, group)| trees.roots(group).map(move |root| (root, at)))
+            .collect();
+        let ordered = trees.ordered(&self.shown);
+        let nodes = (0..trees.node_count()).filter(|node| is_it(trees.name(*node)));
+        let mut nodes: Vec<u32> = nodes.collect();
         // Of a function that calls itself the outermost call, which has all of the time.
-        nodes.sort_by_key(|node| (Reverse(ordered.value(*node)), *node));
-        let path = nodes.into_iter().filter_map(|node| self.path_of(node)).find(is_within)?;
-        match self.settings.inverted && !self.shown.inverted {
-            // Inverted trees come with the next projection, and begin with the function.
+        nodes.sort_unstable_by_key(|node| (Reverse(ordered.value(*node)), *node));
+        let (group, node) = nodes.into_iter().find_map(|node| {
+            let root = std::iter::successors(Some(node), |node| trees.parent(*node)).last()?;
+            Some((*group_of_root.get(&root)?, node))
+        })?;
+        let path = Path::of_node(trees, group, node, &self.shown);
+        match is_coming {
+            // They begin with the function.
             true => Some(Path { frames: vec![function.clone()], ..path }),
             false => Some(path),
         }
-    }
-
-    /// Returns the path of a node of the displayed trees.
-    fn path_of(&self, node: u32) -> Option<Path> {
-        let trees = self.trees();
-        Some(Path::of_node(trees, trees.group_of(node)?, node, &self.shown))
     }
 
     /// Returns whether the function has time.
     fn has_method(&self, function: &RowKey) -> bool {
         let mut methods = 0..self.projection.methods().len() as u32;
         methods.any(|method| function.is(self.method_location(method), self.shown.roll_up))
+    }
+
+    /// Returns whether the function is compared.
+    fn has_changed(&self, function: &RowKey) -> bool {
+        let Some(compared) = &self.compared else { return false };
+        let mut functions = compared.diff.functions.iter();
+        functions.any(|of| function.is(&of.location, self.shown.roll_up))
     }
 }

@@ -10,6 +10,7 @@ use super::view::View;
 
 impl View {
     pub(super) fn go_to_bar(&mut self, way: Move, height: usize) {
+        self.carried.moved = true;
         self.flame.go(way, height);
         self.choose_bar();
     }

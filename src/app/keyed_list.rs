@@ -48,11 +48,6 @@ impl<Row: Copy, Key> KeyedList<Row, Key> {
         self.rows.get(self.list.cursor).copied()
     }
 
-    /// Returns whether a row was chosen.
-    pub fn is_chosen(&self) -> bool {
-        self.selected.is_some()
-    }
-
     /// Chooses the row that the cursor is on as soon as there is one.
     pub fn choose(&mut self, key: Key) {
         self.selected = Some(key);

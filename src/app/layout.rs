@@ -2,7 +2,7 @@
 //! its areas.
 
 /// Minimum width of a screen that has room for trends of rows. Narrower ones do not read them.
-pub const TRENDS_FROM: u16 = 90;
+pub const TRENDS_FROM: u16 = 60;
 
 /// Numbers of lines, from the top: header, (filters,) column titles, rows, explaining line, footer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -10,6 +10,7 @@
 //! baseline, comparing   what the range is compared with; the keys for that
 //! changes, change_rows, change_columns, change_search   the views of the comparison
 //! columns    which columns fit the screen, and by which rows are sorted
+//! carried, carrying   what was chosen, for the next view
 //! row_path, rows, list, keyed_list  expansion and selection by path; rows of the tree; scrolling
 //! pane       which view is displayed; method_list, call_graph, walking, thread_list, timeline,
 //!            wait_list, wait_words   the views
@@ -29,6 +30,7 @@
 
 pub mod baseline;
 pub mod call_graph;
+mod carried;
 mod carrying;
 pub mod change_columns;
 pub mod change_rows;
@@ -287,6 +289,7 @@ impl AppState {
             Input::Mouse(mouse) => return self.mouse(mouse),
             Input::Resize { width, height } => {
                 (self.width, self.height) = (width, height);
+                self.page_search.forget_line();
                 self.view.resize(width, usize::from(self.layout().rows));
                 self.keep_on_screen();
                 let has_columns = self.view.pane == Pane::Timeline;

@@ -20,7 +20,7 @@ impl AppState {
             (Pane::Timeline, _) => return self.zoom_to_run(),
             (Pane::Threads, _) => return self.only_this_group(),
             (Pane::Source, _) => return self.say("a: source or instructions; Backspace: back"),
-            (Pane::Waits, None) => return self.say("no row of the tree is this wait's"),
+            (Pane::Waits, None) => return self.say("no row of the tree belongs to it"),
             (Pane::Waits, Some(node)) => return self.go_to(node),
         }
         let holder = match self.view.selected_row() {

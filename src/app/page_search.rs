@@ -16,6 +16,13 @@ pub struct PageSearch {
     at: Option<usize>,
 }
 
+impl PageSearch {
+    /// Forgets the line that was found: lines have other numbers now.
+    pub(super) fn forget_line(&mut self) {
+        self.at = None;
+    }
+}
+
 impl AppState {
     /// Returns the page that is drawn over the view, also below a prompt.
     pub(super) fn page(&self) -> Option<&Overlay> {
@@ -40,6 +47,7 @@ impl AppState {
     /// Displays the page again, after a prompt.
     pub(super) fn leave_page_prompt(&mut self) {
         self.overlay = self.page_search.below.take();
+        self.keep_on_screen();
     }
 
     /// Searches the page for a pattern.

@@ -1,6 +1,6 @@
 //! Which of the views is displayed.
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Pane {
     /// The tree of calls.
     #[default]

@@ -62,6 +62,12 @@ impl RulesDialog {
                     None => LineEdit::proposing(EXAMPLE),
                 });
             }
+            // The beginning of a rule.
+            Key::Char('s') if self.at == rules.len() => {
+                let mut edit = LineEdit::proposing(EXAMPLE);
+                edit.key(key);
+                self.edit = Some(edit);
+            }
             Key::Delete | Key::Backspace if self.at < rules.len() => {
                 rules.remove(self.at);
                 return Outcome::Changed;
@@ -94,6 +100,17 @@ impl RulesDialog {
         }
         rules
     }
+}
+
+/// Returns whether the rule at this place matches none of these names of threads, as the rules
+/// before it leave them.
+pub fn matches_nothing<'a>(
+    mut names: impl Iterator<Item = &'a str>,
+    rules: &[Rename],
+    at: usize,
+) -> bool {
+    let Some(rule) = rules.get(at) else { return false };
+    !names.any(|name| rule.pattern.is_match(&by_rules(name, &rules[..at])))
 }
 
 /// What the rules make of some names: one group.
@@ -223,6 +240,20 @@ mod tests {
         assert_eq!(typed(&dialog.proposed(&list)), ["s/a/b/", "s/x/y/"]);
         assert_eq!(typed(&list), ["s/a/b/"]);
         press(&mut dialog, &mut list, "\u{1b}");
+        // A rule may be typed at once on the line for a new one.
+        assert_eq!(press(&mut dialog, &mut list, "s/p/q/\n"), Outcome::Changed);
+        assert_eq!(typed(&list), ["s/a/b/", "s/p/q/"]);
         assert_eq!(press(&mut dialog, &mut list, "T"), Outcome::Close);
+    }
+
+    #[test]
+    fn a_rule_that_matches_nothing_is_told() {
+        let nothing = |texts: &[&str], at| matches_nothing(NAMES.into_iter(), &rules(texts), at);
+        assert!(nothing(&[r"s/http-\d+/web/"], 0), "numbers are dropped before");
+        assert!(!nothing(&["s/http/web/"], 0));
+        // An earlier rule has taken the names away.
+        assert!(nothing(&["s/http/web/", "s/http/x/"], 1));
+        assert!(!nothing(&["s/http/web/", "s/web/x/"], 1));
+        assert!(!nothing(&["s/http/web/"], 1), "the line for a new one");
     }
 }

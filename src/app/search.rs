@@ -20,6 +20,7 @@ impl View {
     /// it. Returns false if there is none.
     pub fn next_match(&mut self, step: isize, height: usize) -> bool {
         let Some(search) = self.search.clone() else { return false };
+        self.carried.moved = true;
         if self.pane.is_flame() {
             return self.next_matching_bar(&search, step, height);
         }
@@ -87,6 +88,7 @@ impl View {
 
     /// Goes to the row of a node and opens the rows that hide it.
     pub(super) fn go_to(&mut self, node: u32, height: usize) {
+        self.carried.moved = true;
         let Some(group) = self.projection.group_of(node) else { return };
         let path = Path::of_node(&self.projection, group, node, &self.settings);
         if self.go_to_change(&path, height) {

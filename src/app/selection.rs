@@ -311,9 +311,6 @@ impl View {
     /// Selects the bar of the row under the cursor of the tree of changes; of one without time now,
     /// that of its nearest caller.
     pub(super) fn select_changed_row(&mut self) {
-        if self.pane != Pane::ChangedTree {
-            return;
-        }
         let path = self.found_change().map(|(group, nodes, _)| match nodes.last() {
             Some(node) => Path::of_node(&self.projection, group, *node, &self.shown),
             None => Path::of_group(&self.projection, group, &self.shown),

@@ -77,7 +77,9 @@ impl AppState {
         }
         let before = self.view.pane;
         self.view.source.begin(function, has_calls, before);
+        self.view.source.had_moved = self.view.carried.moved;
         self.show_pane(Pane::Source);
+        self.view.carried.moved = true;
         self.project();
     }
 
@@ -86,9 +88,12 @@ impl AppState {
         if self.view.pane != Pane::Source {
             return false;
         }
-        let before = self.view.source.before;
-        self.show_pane(before);
-        if self.view.pane == Pane::Timeline {
+        let (before, rows) = (self.view.source.before, usize::from(self.layout().rows));
+        // Its cursor is where it was.
+        self.view.set_pane(before, rows);
+        self.view.carried.moved = self.view.source.had_moved;
+        let has_other_trees = self.view.settings.inverted != self.view.shown.inverted;
+        if self.view.pane == Pane::Timeline || self.view.pane.has_trees() && has_other_trees {
             // Meanwhile projections had none.
             self.project();
         }

@@ -68,6 +68,8 @@ pub struct SourceView {
     pub(super) chosen: bool,
     /// The view that it was opened from.
     pub(super) before: Pane,
+    /// The cursor had been moved there.
+    pub(super) had_moved: bool,
     pub time: FunctionTime,
     /// The time is that of the function.
     has_time: bool,

@@ -3,7 +3,7 @@
 use super::AppState;
 use super::history_line::HistoryLine;
 use crate::model::projection::settings::Range;
-use crate::model::vocabulary::frame::Ns;
+use crate::model::vocabulary::frame::{Ns, SECOND};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TimeCursor {
@@ -74,7 +74,8 @@ impl AppState {
             self.say("nothing older is kept");
         } else if self.time_cursor.is_none() {
             let back = if self.config.saved { "L is as before" } else { "L is live again" };
-            self.say(format!("Enter shows this second; , . ( ) go on, {{ }} to peaks, {back}"));
+            let what = if till - from > SECOND { "time" } else { "second" };
+            self.say(format!("Enter shows this {what}; , . ( ) go on, {{ }} to peaks, {back}"));
         }
         self.time_cursor = Some(TimeCursor { from, till, is_range });
         if is_range {

@@ -91,11 +91,6 @@ impl TimelineView {
         }
     }
 
-    /// Returns whether a thread or a moment was chosen.
-    pub fn is_chosen(&self) -> bool {
-        self.list.is_chosen() || self.at.is_some()
-    }
-
     pub fn read(&mut self, timeline: Timeline, height: usize) {
         self.timeline = timeline;
         self.show(height);

@@ -7,6 +7,7 @@ use regex::Regex;
 
 use super::baseline::Compared;
 use super::call_graph::GraphView;
+use super::carried::Carried;
 use super::changes::ChangesView;
 use super::columns::Columns;
 use super::event::Request;
@@ -20,7 +21,7 @@ use super::source_view::SourceView;
 use super::thread_list::{self, ThreadList};
 use super::timeline::TimelineView;
 use super::trends::{Trends, row_of};
-use super::wait_list::WaitList;
+use super::wait_list::{WaitList, WaitRow};
 use crate::config::Names;
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::Location;
@@ -73,6 +74,7 @@ pub struct View {
     pub compared: Option<Box<Compared>>,
     pub changes: ChangesView,
     pub wait_list: WaitList,
+    pub(super) carried: Carried,
     pub source: SourceView,
     pub short_names: bool,
     pub search: Option<Regex>,
@@ -113,6 +115,7 @@ impl View {
             compared: None,
             changes: ChangesView::default(),
             wait_list: WaitList::default(),
+            carried: Carried::default(),
             source: SourceView::default(),
             short_names: names == Names::Short,
             search: None,
@@ -248,6 +251,7 @@ impl View {
     /// Notes that the next projection names rows differently, so that the expanded rows are
     /// searched anew then.
     pub fn open_again(&mut self) {
+        self.forget_choice();
         self.renamed = Some(None);
         self.flame.zoom = None;
     }
@@ -301,6 +305,7 @@ impl View {
     }
 
     pub(super) fn select(&mut self, row: usize) {
+        self.carried.moved = true;
         self.selected = self.rows.get(row).map(|r| self.path(r));
     }
 
@@ -376,6 +381,7 @@ impl View {
     }
 
     pub fn step(&mut self, step: Step, height: usize) {
+        self.carried.moved = true;
         self.touched = true;
         self.follows = None;
         let (projection, shown) = (&self.projection, &self.shown);
@@ -423,6 +429,7 @@ impl View {
 
     /// Handles a mouse press on a line of the rows.
     pub fn press(&mut self, (line, column): (usize, u16), height: usize) {
+        self.carried.moved = true;
         if self.pane.is_flame() {
             return self.press_bar((line, column), height);
         }
@@ -436,6 +443,15 @@ impl View {
         }
         let fold = match self.pane {
             Pane::Tree => self.rows[row].fold,
+            Pane::Waits => match self.wait_list.list.rows[row] {
+                WaitRow::Lock(at)
+                    if self.wait_list.is_open(&self.projection.locks[at as usize]) =>
+                {
+                    Fold::Open
+                }
+                WaitRow::Lock(_) => Fold::Closed,
+                _ => Fold::Leaf,
+            },
             Pane::ChangedTree => self.changes.tree.rows[row].fold,
             _ => return self.step(Step::To(row), height),
         };
@@ -490,7 +506,9 @@ impl View {
     }
 
     pub fn set_pane(&mut self, pane: Pane, height: usize) {
-        self.pane = pane.compared(self.compared.is_some());
+        let pane = pane.compared(self.compared.is_some());
+        self.carried.moved &= pane == self.pane;
+        self.pane = pane;
         self.reshape_pane(height);
         self.keep_on_screen(height);
     }

@@ -2,6 +2,9 @@
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
+use std::hash::BuildHasher;
+
+use rustc_hash::FxBuildHasher;
 
 use super::keyed_list::KeyedList;
 use crate::model::facts::tables::Holder;
@@ -28,8 +31,8 @@ pub enum WaitKey {
     Lock(u32, u64),
     /// That of the lock, and the thread.
     Waiter(u32, u64, ThreadKey),
-    /// That of the lock, and its place among the holders.
-    Holder(u32, u64, u32),
+    /// That of the lock, and a hash of the holder and of where it was.
+    Holder(u32, u64, u64),
     /// Its thread and start.
     Wait(ThreadKey, Ns),
 }
@@ -196,7 +199,10 @@ impl WaitRow {
             }
             WaitRow::Holder(at, nth) => {
                 let lock = &projection.locks[at as usize];
-                WaitKey::Holder(lock.pid, lock.object, nth)
+                let HeldBy { name, place, .. } = &lock.holders[nth as usize];
+                let place: Vec<_> = place.iter().map(|at| &at.function).collect();
+                let of = FxBuildHasher.hash_one((self.thread(projection), name, place));
+                WaitKey::Holder(lock.pid, lock.object, of)
             }
             WaitRow::Wait(at) => {
                 let wait = &projection.long_waits[at as usize];

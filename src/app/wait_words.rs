@@ -9,6 +9,7 @@ use super::view::View;
 use super::wait_list::WaitRow;
 use crate::model::facts::tables::Location;
 use crate::model::projection::{Lock, LongWait, held_by, noun};
+use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::qualified::simple_class;
 use crate::model::vocabulary::role::Role;
 
@@ -39,7 +40,9 @@ impl Words {
                     held.place.last().is_none_or(|last| last.function != by.function)
                 };
                 let place = held.place.iter().chain(held.by.as_ref().filter(is_other));
-                Words::at("held it", place.cloned().collect())
+                let is_end = lock.kind == BlockerKind::ThreadEnd;
+                let who = if is_end { "was" } else { "held it" };
+                Words::at(who, place.cloned().collect())
             }
             WaitRow::Wait(at) => long_wait_words(&view.projection.long_waits[at as usize], view),
         }
@@ -55,7 +58,11 @@ impl Words {
 pub fn is_match(row: WaitRow, view: &View, search: &Regex) -> bool {
     let words = Words::of(row, view);
     let name = row.name(&view.projection);
-    [&name, &words.what, &words.who].into_iter().any(|text| search.is_match(text))
+    let who = match row {
+        WaitRow::Waiter(..) | WaitRow::Holder(..) => "",
+        WaitRow::Lock(_) | WaitRow::Wait(_) => &*words.who,
+    };
+    [&*name, &words.what, who].into_iter().any(|text| search.is_match(text))
         || words.place.iter().any(|location| search.is_match(&location.function))
 }
 

@@ -42,7 +42,6 @@ impl AppState {
         if self.view.pane != Pane::Graph
             && let Some(function) = self.view.function_of_row()
         {
-            self.view.graph.is_chosen |= self.view.is_chosen();
             self.view.graph.focus(function);
         }
         self.show_pane(Pane::Graph);
@@ -59,7 +58,7 @@ impl AppState {
                 Some(method) => {
                     let View { projection, shown, .. } = &self.view;
                     let key = method_list::key(method, projection, shown);
-                    self.view.graph.is_chosen = true;
+                    self.view.carried.moved = true;
                     self.view.graph.focus(key);
                     self.view.set_pane(Pane::Graph, rows);
                 }
@@ -72,7 +71,10 @@ impl AppState {
     pub(super) fn graph_back(&mut self) {
         let rows = usize::from(self.layout().rows);
         match self.view.graph.back() {
-            true => self.view.set_pane(Pane::Graph, rows),
+            true => {
+                self.view.carried.moved = true;
+                self.view.set_pane(Pane::Graph, rows);
+            }
             false => self.say("no function was in the middle before"),
         }
     }

@@ -43,15 +43,17 @@ impl AppState {
                 self.view.timeline.group = Some(group);
             }
         }
-        self.view.set_pane(Pane::Timeline, rows);
+        self.view.show_pane(Pane::Timeline, rows);
         self.project();
     }
 
     pub(super) fn step_column(&mut self, by: isize) {
+        self.view.carried.moved = true;
         self.view.timeline.step_column(by);
     }
 
     pub(super) fn step_run(&mut self, by: isize) {
+        self.view.carried.moved = true;
         if !self.view.timeline.step_run(by) {
             let side = if by < 0 { "before" } else { "after" };
             self.say(format!("this thread has no run {side} this one in the range"));
@@ -91,13 +93,21 @@ impl AppState {
         if snapshot.history.is_widened(range) {
             let buckets = snapshot.history.buckets(range, snapshot.at);
             let whole = buckets.first().zip(buckets.last());
-            let Some((from, till)) = whole.map(|(first, last)| (first.0, last.1)) else { return };
+            let Some(mut whole) = whole.map(|(first, last)| (first.0, last.1)) else { return };
             let (shown_from, shown_till) = self.view.timeline.timeline.span();
             let shown = shown_till.saturating_sub(shown_from);
-            if length < shown && till - from >= shown {
+            let at = self.view.timeline.at();
+            if length < shown
+                && whole.1 - whole.0 >= shown
+                && let Some(bucket) =
+                    buckets.iter().find(|bucket| (bucket.0..bucket.1).contains(&at))
+            {
+                whole = *bucket;
+            }
+            if length < shown && whole.1 - whole.0 >= shown {
                 return self.say("of that time no shorter parts are kept");
             }
-            range = Range::Between { from, till };
+            range = Range::Between { from: whole.0, till: whole.1 };
         }
         let before = self.view.settings.range;
         if length == 0 || range == before {

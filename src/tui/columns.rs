@@ -75,6 +75,11 @@ pub fn heading(columns: &Columns, app: &AppState, theme: &Theme) -> String {
     format!("{margin}{title}")
 }
 
+/// Returns whether the column that says how much rows grew has room.
+fn has_change(app: &AppState) -> bool {
+    app.view.columns(app.width).shown.contains(&Change)
+}
+
 /// One row's figures.
 pub struct Figures<'a> {
     pub total: Totals,
@@ -89,6 +94,11 @@ impl Figures<'_> {
         let interval = app.view.snapshot.as_ref().map_or(0, |s| s.resolution());
         confidence(&self.total, &app.view.projection.total, app.view.settings.metric, interval)
             .unresolved
+    }
+
+    /// Returns whether its share grew within the range.
+    fn grows(&self) -> bool {
+        self.trend.and_then(|trend| trend.change).is_some_and(|points| points > 0.0)
     }
 
     /// Writes one column, except the name and the module, which the caller writes.
@@ -108,15 +118,19 @@ impl Figures<'_> {
         let (total, own) = (self.total.share(metric, shown), self.own.share(metric, shown));
         match column {
             Total => {
-                pen.put_right(&percent(total), 7, number)
-                    .put(if unresolved { "~" } else { " " }, number);
+                let mark = match unresolved {
+                    true => "~",
+                    false if self.grows() && !has_change(app) => theme.glyphs.grows,
+                    false => " ",
+                };
+                pen.put_right(&percent(total), 7, number).put(mark, number);
             }
             SelfTime => {
                 pen.put_right(&percent(own), 7, faint(own, 0.0005));
             }
             Change => {
                 let change = self.trend.and_then(|trend| trend.change);
-                let grows = change.is_some_and(|points| points > 0.0);
+                let grows = self.grows();
                 let mark = if grows { theme.glyphs.grows } else { "" };
                 let text = change.map_or(String::new(), |points| format!("{mark}{points:+.1}"));
                 let style = if grows && !unresolved { theme.bold() } else { number };

@@ -130,9 +130,15 @@ fn target(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme)
     };
     let idle = if settings.idle { "idle shown" } else { "idle hidden" };
     let backend = &snapshot.capture;
+    let whole = format!("{range}{time_of_day}");
+    // `last 30 s` of a screen that stands still says nothing.
+    let range = match settings.range {
+        Range::Rolling(_) if state == "FROZEN" => format!("{}-{}", clock(from), clock(till)),
+        _ => range,
+    };
     // The longest variant that leaves the target a third of the line.
     let mut variants = vec![
-        format!("  {level}, {time}, {idle}  {range}{time_of_day}  {backend} "),
+        format!("  {level}, {time}, {idle}  {whole}  {backend} "),
         format!("  {level}, {time}, {idle}  {range}  {backend} "),
         format!("  {level}, {time}  {range}  {backend} "),
         format!("  {level}, {time}  {range} "),

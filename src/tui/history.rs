@@ -22,7 +22,11 @@ pub fn draw(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
     let cursor = app.time_cursor.filter(|cursor| !cursor.is_range);
     let cursor = cursor.and_then(|cursor| line.cell_of_second(busy.second(cursor.from)));
 
-    pen.put_left(&label(&line, busy, &snapshot.session, theme), line.label(), theme.dim());
+    pen.put_left(
+        &label(&line, busy, &snapshot.session, app.is_frozen(), theme),
+        line.label(),
+        theme.dim(),
+    );
     for at in 0..line.cells {
         if range.is_some_and(|(from, _)| at == from) {
             pen.put("[", theme.bold());
@@ -61,12 +65,19 @@ pub fn draw(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
 }
 
 /// `10m`: the last ten minutes. `13:52-14:02`, `13:52-now`: what a scrolled line shows.
-fn label(line: &HistoryLine, busy: &BusyThreads, session: &Session, theme: &Theme) -> String {
+fn label(
+    line: &HistoryLine,
+    busy: &BusyThreads,
+    session: &Session,
+    is_frozen: bool,
+    theme: &Theme,
+) -> String {
     let (first, end) = line.seconds();
     match line.span() {
         _ if line.is_past => {
             let clock = |second| theme.clock_minutes(session, busy.at(second));
-            let end = if end >= line.now { "now".into() } else { clock(end) };
+            let is_now = end >= line.now && !is_frozen;
+            let end = if is_now { "now".into() } else { clock(end) };
             format!("{}-{end}", clock(first))
         }
         span @ ..120 => format!("{span}s"),

@@ -6,7 +6,7 @@ use ratatui::layout::Rect;
 use super::overlay::{frame, put_edit};
 use super::text::{Pen, cut_end, width};
 use super::theme::Theme;
-use crate::app::rules::{NameChange, RulesDialog, preview};
+use crate::app::rules::{NameChange, RulesDialog, matches_nothing, preview};
 use crate::app::{AppState, Severity};
 
 /// Minimum lines of the preview.
@@ -52,6 +52,14 @@ pub fn draw(
         }
         None => {
             pen.put(dialog.help(rules.len()), theme.dim());
+            let names = app.thread_names();
+            let names = names.iter().map(AsRef::as_ref);
+            if matches_nothing(names, &dialog.proposed(rules), dialog.at) {
+                let text = "   matches no name (numbers are dropped before)";
+                let room = pen.room();
+                let text = cut_end(text, room, theme.glyphs.cut);
+                pen.put(&text, theme.severity(Severity::Warning));
+            }
         }
     }
     let from = lines + 1;

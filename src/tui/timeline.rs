@@ -113,9 +113,9 @@ fn fine_span(ns: Ns) -> String {
     }
 }
 
-/// Formats how long a run lasted: `~46 ms` if the thread may have done other things meanwhile.
+/// Formats how long a run lasted: `~46 ms` if it may have been several waits.
 fn lasted(run: &Run, timeline: &Timeline) -> String {
-    let about = if timeline.is_exact && !run.is_unbroken { "~" } else { "" };
+    let about = if timeline.is_exact && !run.is_one { "~" } else { "" };
     format!("{about}{}", fine_span(run.ns))
 }
 
@@ -302,7 +302,7 @@ pub fn explain(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
             format!("{moment} mostly {}, {}", what(cell.doing), fine_span(cell.ns))
         }
         (Some(run), _) if view.at() < run.from + run.ns => {
-            let seen = if run.is_unbroken { "" } else { ", seen at moments" };
+            let seen = if run.is_one { "" } else { ", seen at moments" };
             format!("{moment} {} for {}{seen}", what(run.doing), lasted(run, &view.timeline))
         }
         _ => format!("{moment} nothing is known of it"),

@@ -15,6 +15,7 @@ use crate::app::wait_words::Words;
 use crate::app::{AppState, Severity};
 use crate::model::facts::tables::Location;
 use crate::model::projection::{Lock, LongWait};
+use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::frame::{Ns, SECOND};
 use crate::model::vocabulary::state::State;
 
@@ -89,9 +90,12 @@ pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
                 thread_figures(&mut pen, figures, threads, theme);
             }
             WaitRow::Holder(lock, nth) => {
-                let held = &view.projection.locks[*lock as usize].holders[*nth as usize];
+                let lock = &view.projection.locks[*lock as usize];
+                let held = &lock.holders[*nth as usize];
+                // A thread that others wait for holds nothing.
+                let word = if lock.kind == BlockerKind::ThreadEnd { "end" } else { "held" };
                 let name = view.wait_list.thread_name(*row, &view.projection);
-                let figures = (held.waited_ns, String::new(), ("held", theme.bold()), name);
+                let figures = (held.waited_ns, String::new(), (word, theme.bold()), name);
                 thread_figures(&mut pen, figures, threads, theme);
             }
             WaitRow::Wait(wait) => {
@@ -251,7 +255,8 @@ pub fn explain(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
     let room = pen.room().saturating_sub(1);
     if !stack.is_empty() && room >= STACK_LEAST {
         let text = stack.join(&format!(" {}", theme.glyphs.calls));
-        let text = format!("   waits in {}", cut_start(&text, room - 12, theme.glyphs.cut));
+        let verb = if matches!(row, WaitRow::Holder(..)) { "was in" } else { "waits in" };
+        let text = format!("   {verb} {}", cut_start(&text, room - 12, theme.glyphs.cut));
         pen.put(&text, theme.dim());
     }
 }

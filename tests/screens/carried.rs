@@ -136,9 +136,56 @@ fn changes_have_the_same_selection() {
     assert!(live.selected().contains("applies"), "{}", live.screen());
     live.press("4");
     assert!(about(&live).starts_with(" Rule::app"), "{}", live.screen());
+    // The tree's own choice counts.
+    live.press("1j2/search<enter>1");
+    assert!(live.selected().contains("search"), "{}", live.screen());
     // One that has no time any more.
     live.press("1/legacy<enter>2");
     assert!(live.selected().contains("legacy"), "{}", live.screen());
+}
+
+#[test]
+fn a_row_stays_when_one_only_looks_elsewhere() {
+    // What a function calls elsewhere is a row of its own.
+    let mut live = Live::shop(120, 40);
+    live.press("/checkout<enter>");
+    for _ in 0..12 {
+        let row = live.selected();
+        for there in ["a<bs>", "21", "51", "71", "31", "2a<bs>1"] {
+            assert_eq!(live.press(there).selected(), row, "{there}: {}", live.screen());
+        }
+        live.press("j");
+    }
+    // Callers of an inverted tree, too.
+    let mut live = live_of(pricing());
+    live.press("vEj");
+    let row = live.selected();
+    for there in ["a<bs>", "21", "51"] {
+        assert_eq!(live.press(there).selected(), row, "{there}: {}", live.screen());
+    }
+}
+
+#[test]
+fn an_older_choice_elsewhere_does_not_come_back() {
+    let mut live = waits::live(120, 40);
+    live.press("7jjj1");
+    let tree = live.press("/audit<enter>").selected();
+    assert!(tree.contains("audit"), "{tree}");
+    assert_eq!(live.press("71").selected(), tree, "{}", live.screen());
+    live.press("6<lt><lt>1");
+    let tree = live.press("g/audit<enter>").selected();
+    assert_eq!(live.press("61").selected(), tree, "{}", live.screen());
+}
+
+#[test]
+fn trees_that_are_being_turned_around_take_a_choice() {
+    let mut live = waits::live(120, 40);
+    live.press("v").slow = true;
+    live.press("v7jjj1");
+    live.slow = false;
+    let requests = live.requests();
+    requests.into_iter().for_each(|request| _ = live.answer(request));
+    assert!(live.screen().contains("BUSY%"), "{}", live.screen());
 }
 
 #[test]

@@ -73,7 +73,7 @@ fn the_line_below_says_what_the_row_waits_for() {
     live.press("/receive$<enter>");
     assert_eq!(
         about(&live),
-        " > now io recv fd 37 -> 10.0.3.9:5432 for 100 ms: http-nio-exec-6 and 4 more"
+        " > now io recv fd 37 -> 10.0.3.9:5432 for 100 ms: http-nio-exec-0 and 4 more"
     );
     live.press("Cg<down>");
     assert!(
@@ -455,7 +455,7 @@ fn a_search_goes_on_among_all_frames_and_comes_back_without_a_match() {
 
 #[test]
 fn trends_are_read_where_the_screen_has_room() {
-    let mut live = Live::shop(80, 14);
+    let mut live = Live::shop(50, 14);
     let resize = |live: &mut Live, width| {
         live.width = width;
         live.send(Input::Resize { width, height: 14 });
@@ -482,7 +482,7 @@ fn trends_are_read_where_the_screen_has_room() {
     live.press("1mmr");
     let screen = live.screen();
     assert!(screen.contains("SHARE") && !screen.contains("TREND"), "all time:\n{screen}");
-    resize(&mut live, 80);
+    resize(&mut live, 50);
     live.slow = true;
     live.press("r");
     assert!(!live.requests()[0].trends);

@@ -48,7 +48,7 @@ fn a_lock_opens_into_the_threads_that_waited_and_those_that_held_it() {
     assert!(others.screen().contains(&format!(">{name}")), "{}", others.screen());
     let tree = others.press("7<enter>").selected();
     assert!(tree.contains("Ledger.post"), "{tree}");
-    others.press("7/held it<enter>");
+    others.press("7gjjjjjjjjj");
     assert!(others.selected().contains("http-exec-7"), "{}", others.screen());
     // From any of its rows.
     others.press("<left>");

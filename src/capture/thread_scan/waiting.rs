@@ -42,7 +42,12 @@ impl ThreadScan {
         }
         let index = self.index.get(&tid).copied()?;
         let counters = self.tasks.counters(&mut self.known[index].files).ok()?;
-        self.replace_counters(index, Some(counters));
+        let before = self.known[index].counters?;
+        if counters.run_ns < before.run_ns || counters.runs < before.runs {
+            // Another thread has its number by now.
+            return None;
+        }
+        // The counters of the last scan stay: the next one compares with them.
         self.discard_state(index);
         let known = &self.known[index];
         Some(Observation {

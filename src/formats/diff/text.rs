@@ -199,8 +199,11 @@ fn totals(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         "cores, average",
         projections.map(|projection| projection.total.cores(projection.elapsed())),
     )?;
-    let hidden = projections
-        .map(|projection| projection.hidden.parts().map(|totals| totals.wall_ns as f64 / 1e6));
+    let hidden = projections.map(|projection| {
+        let [threads, daemons, focus, ignore, idle, filtered_idle] =
+            projection.hidden.parts().map(|totals| totals.wall_ns as f64 / 1e6);
+        [threads, daemons, focus, ignore, idle + filtered_idle]
+    });
     for (nth, name) in ["threads", "daemons", "focus", "ignore", "idle"].into_iter().enumerate() {
         let ms = hidden.map(|parts| parts[nth]);
         if ms.before > 0.0 || ms.after > 0.0 {

@@ -193,7 +193,7 @@ impl Found {
         match &mut self.collected {
             Some(collected) if collected.is_full() => collected.drop(count as u64),
             _ => {
-                let keys = known_keys(keys, tables)?;
+                let keys = known_keys(keys, count, tables)?;
                 let (spans, sums) = columns.spans(&keys, base, self.started, self.sums)?;
                 if self.collected.is_none() {
                     budget.take(MAX_BYTES)?;
@@ -217,8 +217,9 @@ impl Found {
 }
 
 /// Decodes the keys. `None` if they are corrupt or name ids that the tables lack.
-fn known_keys(bytes: &[u8], tables: &Tables) -> Option<Vec<FactKey>> {
-    if bytes.len() > SPANS_MAX * KEY_MAX {
+fn known_keys(bytes: &[u8], spans: usize, tables: &Tables) -> Option<Vec<FactKey>> {
+    // An empty list has a few bytes, too.
+    if bytes.len() > (spans.min(SPANS_MAX) + 1) * KEY_MAX {
         return None;
     }
     let packed = Packed::from_bytes(0, 0, bytes)?;
@@ -228,7 +229,7 @@ fn known_keys(bytes: &[u8], tables: &Tables) -> Option<Vec<FactKey>> {
             && (key.name.0 as usize) < tables.name_count()
             && key.blocker.0 as usize <= tables.blocker_count()
     };
-    keys.iter().all(is_known).then_some(keys)
+    (keys.len() <= spans && keys.iter().all(is_known)).then_some(keys)
 }
 
 struct Columns<'a> {

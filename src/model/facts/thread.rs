@@ -332,7 +332,12 @@ impl Thread {
                     matches!(self.doing, Doing::Waits(w) if w.stack == stack && w.state == state);
                 // After a gap no more is known than its end.
                 let newest = self.settled.max(self.observed.min(at));
-                let from = began.unwrap_or_else(|| at - self.mean_wait(seen, at - newest));
+                // Counters were read when it was seen waiting, not with a sample.
+                let is_one_of_many = rules.visit.is_some() || waits && self.runs_since(seen) > 1;
+                let from = began.unwrap_or_else(|| match is_one_of_many {
+                    true => at - self.mean_wait(seen, at - newest),
+                    false => newest,
+                });
                 let from = from.clamp(newest, at);
                 let mut wait = Wait { stack, state, from, syscall, blocker };
                 match self.doing {
@@ -411,13 +416,19 @@ impl Thread {
         waits && before.run_ns == now.run_ns && before.runs == now.runs
     }
 
+    /// Returns how often the thread was put on a core since the last reading of its counters.
+    fn runs_since(&self, seen: &Seen) -> u64 {
+        let (Some(before), Some(now)) = (self.counters, seen.counters) else { return 0 };
+        now.runs.saturating_sub(before.runs)
+    }
+
     /// Returns how long a wait of the last `span` took on average, by the counters, ns: the one at
     /// its start, and one after each run.
     fn mean_wait(&self, seen: &Seen, span: Ns) -> Ns {
         let (Some(before), Some(now)) = (self.counters, seen.counters) else { return 0 };
         let busy = |c: &Counters| c.run_ns.saturating_add(c.delay_ns);
         let waited = span.saturating_sub(busy(&now).saturating_sub(busy(&before)));
-        waited / (now.runs.saturating_sub(before.runs) + 1)
+        waited / (self.runs_since(seen) + 1)
     }
 
     fn sample(&mut self, stack: StackId, at: Ns, late: bool, buckets: &mut Buckets) {

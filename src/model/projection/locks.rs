@@ -2,7 +2,6 @@
 
 use std::cell::LazyCell;
 use std::collections::BTreeMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -366,13 +365,25 @@ struct OfThread {
 }
 
 impl OfThread {
-    fn join(&mut self, other: OfThread) {
+    fn new(name: NameId) -> OfThread {
+        let longest = (0, std::cmp::Reverse(Ns::MAX));
+        OfThread { name, waited_ns: 0, longest, waiting_in: BTreeMap::new() }
+    }
+
+    fn add(&mut self, name: NameId, ns: u64, longest: (u64, std::cmp::Reverse<Ns>), place: &Path) {
         // Ids only grow.
-        self.name = self.name.max(other.name);
-        self.waited_ns += other.waited_ns;
-        self.longest = self.longest.max(other.longest);
-        other.waiting_in.into_iter().for_each(|(place, ns)| {
-            *self.waiting_in.entry(place).or_default() += ns;
+        self.name = self.name.max(name);
+        self.waited_ns += ns;
+        self.longest = self.longest.max(longest);
+        match self.waiting_in.get_mut(place) {
+            Some(known) => *known += ns,
+            None => _ = self.waiting_in.insert(place.clone(), ns),
+        }
+    }
+
+    fn join(&mut self, other: &OfThread) {
+        other.waiting_in.iter().for_each(|(place, ns)| {
+            self.add(other.name, *ns, other.longest, place);
         });
     }
 
@@ -428,9 +439,8 @@ impl Sum {
         self.waited_ns += ns;
         let longest = (weights.longest_ns, std::cmp::Reverse(weights.longest_from));
         self.longest = self.longest.max(Some((longest.0, longest.1, thread)));
-        let waiting_in = [(place.clone(), ns)].into();
-        let of_thread = OfThread { name, waited_ns: ns, longest, waiting_in };
-        self.join_thread(thread, of_thread);
+        let of_thread = self.threads.entry(thread).or_insert_with(|| OfThread::new(name));
+        of_thread.add(name, ns, longest, &place);
         *self.waiting_in.entry(place).or_default() += ns;
         let (held_in, by) = match held_in {
             Some(stack) => (places.of(stack), places.exit_of(stack)),
@@ -440,13 +450,6 @@ impl Sum {
         let (_, waited_ns, calls) = held.or_insert((blocker.holder, 0, BTreeMap::new()));
         *waited_ns += ns;
         *calls.entry(by).or_default() += ns;
-    }
-
-    fn join_thread(&mut self, thread: ThreadKey, of_thread: OfThread) {
-        match self.threads.entry(thread) {
-            Entry::Occupied(known) => known.into_mut().join(of_thread),
-            Entry::Vacant(place) => _ = place.insert(of_thread),
-        }
     }
 
     fn span(&mut self, span: Option<(Ns, Ns)>) {
@@ -467,7 +470,8 @@ impl Sum {
     fn join(&mut self, other: Sum) {
         self.waited_ns += other.waited_ns;
         for (thread, of_thread) in other.threads {
-            self.join_thread(thread, of_thread);
+            let known = self.threads.entry(thread).or_insert_with(|| OfThread::new(of_thread.name));
+            known.join(&of_thread);
         }
         self.longest = self.longest.max(other.longest);
         other.waiting_in.into_iter().for_each(|(place, ns)| {

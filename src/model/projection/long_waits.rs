@@ -108,25 +108,59 @@ struct Found {
     ns: Ns,
     stack: StackId,
     state: State,
-    /// The blocker of most of it, and the time for which a fact says so, ns.
-    blocker: BlockerId,
-    blocked_ns: u64,
+    /// Its blockers, and the time for which facts say so, ns.
+    blockers: Blockers,
     name: NameId,
     cell: u32,
 }
 
+/// The blockers of a wait, at most four that are known. Further ones take the place of the one with
+/// the least time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Blockers([(BlockerId, u64); 4]);
+
+impl Blockers {
+    fn of(blocker: BlockerId, ns: u64) -> Blockers {
+        let mut blockers = Blockers::default();
+        blockers.add(blocker, ns);
+        blockers
+    }
+
+    fn add(&mut self, blocker: BlockerId, ns: u64) {
+        if blocker == BlockerId::NONE {
+            return;
+        }
+        let place = match self.0.iter().position(|(known, _)| *known == blocker) {
+            Some(known) => Some(known),
+            None => (0..self.0.len()).min_by_key(|at| self.0[*at].1),
+        };
+        let Some(place) = place.map(|at| &mut self.0[at]) else { return };
+        match place.0 == blocker {
+            true => place.1 += ns,
+            false if place.0 == BlockerId::NONE || place.1 < ns => *place = (blocker, ns),
+            false => {}
+        }
+    }
+
+    /// Returns the one of most of the wait; a known one before none.
+    fn main(&self) -> BlockerId {
+        let rank = |(blocker, ns): &&(BlockerId, u64)| (*blocker != BlockerId::NONE, *ns, *blocker);
+        self.0.iter().max_by_key(rank).map_or(BlockerId::NONE, |(blocker, _)| *blocker)
+    }
+}
+
 impl Found {
     /// Replaces it by a fact of the same wait with a longer duration. Of equal ones the same is
-    /// kept whatever their order. Its blocker is that of the fact with most time: the last holder
-    /// of many may have had the lock for a moment. A known one goes before none.
+    /// kept whatever their order. The times of blockers are summed: the last holder of many may
+    /// have had the lock for a moment.
     fn join(&mut self, other: &Found) {
-        let blocked = |of: &Found| (of.blocker != BlockerId::NONE, of.blocked_ns, of.blocker);
-        let (_, blocked_ns, blocker) = blocked(self).max(blocked(other));
+        let mut blockers = self.blockers;
+        other.blockers.0.iter().for_each(|(blocker, ns)| blockers.add(*blocker, *ns));
         let rank = |of: &Found| (of.ns, of.stack, of.state, of.name, of.cell);
         if rank(other) > rank(self) {
             *self = *other;
         }
-        (self.blocker, self.blocked_ns) = (blocker, blocked_ns);
+        self.blockers = blockers;
     }
 }
 
@@ -254,8 +288,8 @@ impl LongWaits {
         let &FactKey { stack, blocker, name, .. } = key;
         let Weights { longest_ns: ns, longest_from: from, .. } = *weights;
         let longest = if is_idle { &mut self.idle } else { &mut self.shown };
-        let blocked_ns = weights.wall_ns;
-        longest.add(Found { thread, from, ns, stack, state, blocker, blocked_ns, name, cell });
+        let blockers = Blockers::of(blocker, weights.wall_ns);
+        longest.add(Found { thread, from, ns, stack, state, blockers, name, cell });
     }
 
     /// Shows those that are hidden as idle, too.
@@ -313,8 +347,8 @@ impl LongWaits {
                 name: snapshot.tables.name(found.name).clone(),
                 stack: found.stack,
                 state: found.state,
-                blocker: found.blocker,
-                held_in: held_in(found.blocker),
+                blocker: found.blockers.main(),
+                held_in: held_in(found.blockers.main()),
                 from_ns: found.from,
                 duration_ns: found.ns.max(known_ns),
                 // A wait that goes on is booked up to the end of the range's last bucket.
@@ -339,9 +373,8 @@ mod tests {
     use super::*;
 
     fn found(thread: u32, from: Ns, ns: Ns) -> Found {
-        let (stack, blocker, name) = (StackId(1), BlockerId::NONE, NameId(0));
-        let state = State::Lock;
-        Found { thread, from, ns, stack, state, blocker, blocked_ns: 0, name, cell: 0 }
+        let (stack, blockers, name) = (StackId(1), Blockers::default(), NameId(0));
+        Found { thread, from, ns, stack, state: State::Lock, blockers, name, cell: 0 }
     }
 
     /// Returns duration, start and thread of the waits that are kept, and the number of others.
@@ -376,17 +409,24 @@ mod tests {
     #[test]
     fn the_blocker_is_that_of_most_of_the_wait() {
         let by = |blocker: u32, ns, blocked_ns| Found {
-            blocker: BlockerId(blocker),
-            blocked_ns,
+            blockers: Blockers::of(BlockerId(blocker), blocked_ns),
             ..found(0, 5, ns)
         };
-        // Three holders in turn, the last for a moment; and for a moment it was not known.
-        let facts = [by(3, 1_000, 1_000), by(4, 1_550, 550), by(7, 1_560, 10), by(0, 1_570, 9_999)];
-        for order in [[0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1]] {
+        // Three holders in turn, one in two buckets, the last for a moment; and for a moment it was
+        // not known.
+        let facts = [
+            by(3, 500, 500),
+            by(4, 1_100, 600),
+            by(3, 1_550, 450),
+            by(7, 1_560, 10),
+            by(0, 1_570, 9),
+        ];
+        for order in [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [2, 4, 0, 3, 1]] {
             let mut longest = Longest::new(2);
             order.into_iter().for_each(|at: usize| longest.add(facts[at]));
             longest.shrink();
-            let kept: Vec<_> = longest.found.iter().map(|wait| (wait.ns, wait.blocker)).collect();
+            let kept: Vec<_> =
+                longest.found.iter().map(|wait| (wait.ns, wait.blockers.main())).collect();
             assert_eq!(kept, [(1_570, BlockerId(3))], "{order:?}");
         }
     }
@@ -406,12 +446,13 @@ mod tests {
     #[test]
     fn of_the_facts_of_one_wait_the_one_with_a_known_blocker_is_kept() {
         let unknown = found(0, 3, 10);
-        let known = Found { blocker: BlockerId(4), blocked_ns: 10, ..unknown };
-        let shorter = Found { blocker: BlockerId(5), blocked_ns: 9, ns: 9, ..unknown };
+        let known = Found { blockers: Blockers::of(BlockerId(4), 10), ..unknown };
+        let shorter = Found { blockers: Blockers::of(BlockerId(5), 9), ns: 9, ..unknown };
         for facts in [[unknown, known, shorter], [shorter, known, unknown]] {
             let mut longest = Longest::new(9);
             facts.into_iter().for_each(|fact| longest.add(fact));
-            assert_eq!((longest.found.len(), longest.found[0].blocker), (1, BlockerId(4)));
+            let blocker = longest.found[0].blockers.main();
+            assert_eq!((longest.found.len(), blocker), (1, BlockerId(4)));
         }
     }
 

@@ -120,6 +120,9 @@ impl Peaks {
             self.places.partition_point(|other| other.from.saturating_add(near) < place.from);
         let end =
             self.places.partition_point(|other| other.from <= place.from.saturating_add(near));
+        // A file may have buckets that are narrower than any that are written.
+        let first = first.max(at.saturating_sub(NEAR as usize));
+        let end = end.min(at + 1 + NEAR as usize);
         (first..end).any(|other| self.excess(other) >= MORE * excess)
     }
 
@@ -136,6 +139,9 @@ impl Peaks {
                 of_width.partition_point(|other| other.from.saturating_add(reach) < place.from);
             let end =
                 of_width.partition_point(|other| other.from <= place.from.saturating_add(reach));
+            let here = of_width.partition_point(|other| other.from < place.from);
+            let first = first.max(here.saturating_sub(AROUND as usize));
+            let end = end.min(here + 1 + AROUND as usize);
             let by_figure = FIGURES.iter().enumerate().map(|(nth, figure)| {
                 let others = of_width[first..end].iter().map(|other| other.figures[nth]);
                 figure.excess(place.figures[nth], others, &mut self.around)

@@ -92,9 +92,9 @@ pub struct Run {
     pub from: Ns,
     pub ns: Ns,
     pub doing: Doing,
-    /// It is one wait, or the thread ran throughout. Otherwise it was seen doing so at moments, and
-    /// may have done other things between them, or the same several times.
-    pub is_unbroken: bool,
+    /// It is no wait, or one alone. Otherwise the thread was seen waiting at moments, and may have
+    /// done other things between them, or waited several times.
+    pub is_one: bool,
 }
 
 /// One thread.
@@ -201,9 +201,8 @@ struct Piece {
     since: Option<Ns>,
 }
 
-/// Returns since when a thread has done the same without interruption: the start of the wait that
-/// reaches over the part, or of the part if it ran throughout. `None`: it may have been
-/// interrupted.
+/// Returns the start of the wait that reaches over the part; of a part in which the thread did not
+/// wait, its own. `None`: it may have been several waits.
 pub(super) fn since(state: State, (from, ns): (Ns, Ns), weights: &Weights) -> Option<Ns> {
     // Clocks are read one after the other, and a thread goes through the kernel before it waits.
     let most = ns - ns / 20;
@@ -211,7 +210,7 @@ pub(super) fn since(state: State, (from, ns): (Ns, Ns), weights: &Weights) -> Op
     let wait_end = weights.longest_from.saturating_add(weights.longest_ns);
     let waited = wait_end.min(till).saturating_sub(weights.longest_from.max(from));
     match state {
-        State::Run => (weights.cpu_ns >= most).then_some(from),
+        State::Run | State::Rdy => Some(from),
         _ => (weights.longest_ns > 0 && waited >= most).then_some(weights.longest_from),
     }
 }
@@ -448,8 +447,8 @@ fn most(times: &FxHashMap<Doing, Ns>) -> Option<Cell> {
 
 impl Piece {
     fn run(&self) -> Run {
-        let is_unbroken = self.since.is_some();
-        Run { from: self.from, ns: self.ns, doing: self.doing, is_unbroken }
+        let is_one = self.since.is_some();
+        Run { from: self.from, ns: self.ns, doing: self.doing, is_one }
     }
 }
 
@@ -464,8 +463,8 @@ fn runs(pieces: &[Piece], is_exact: bool) -> Vec<Run> {
                     && (!is_exact || last.from + last.ns == piece.from) =>
             {
                 // Two waits, one after the other, are two.
-                let is_same = piece.doing.state == State::Run || piece.since == since;
-                last.is_unbroken &= piece.since.is_some() && is_same;
+                let is_wait = !matches!(piece.doing.state, State::Run | State::Rdy);
+                last.is_one &= piece.since.is_some() && (!is_wait || piece.since == since);
                 last.ns += piece.ns;
             }
             _ => runs.push(piece.run()),

@@ -264,6 +264,9 @@ fn what_cannot_be_is_refused() {
         ("a wait that ends before it begins", replaced(6, 3, &signed(-61))),
         ("bytes after the columns", Block { after: vec![0], ..block() }),
     ]);
+    let mut unused = block();
+    unused.keys.extend((10..12).map(|tid| key(tid, 0, RawState::Known(State::Run), 0)));
+    refused.push(("more keys than spans", unused));
     let mut order = block();
     order.columns[0] = [3, -1, -1, 1, -2].map(signed).concat();
     refused.push(("threads in no order", order));
