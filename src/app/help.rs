@@ -27,7 +27,8 @@ const LEGEND: &[(&str, &str)] = &[
     ("TREND", "its time over the range that is shown, oldest on the left, by its own highest"),
     ("THR", "average number of threads in it; metric cpu counts those on a core, off the others"),
     ("STATE", "what its threads did most of that time; the share where it is below 90 %"),
-    ("~", "too few observations to trust the figure yet"),
+    ("~", "too few observations to trust the figure yet; of a wait: several, seen at moments"),
+    ("↑", "its share has grown within the range, more than by chance"),
     (
         "a > b :3 > c",
         "a calls b, the row's function at line 3, which calls c elsewhere (o: all frames)",
