@@ -1,14 +1,14 @@
 //! Carrying the selection from view to view: what was chosen in one is chosen in the next.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use super::carried::{Carried, Chosen};
 use super::pane::Pane;
 use super::row_path::{GroupKey, Path, RowKey};
 use super::view::View;
 use crate::model::facts::tables::Location;
-use crate::model::projection::Projection;
+use crate::model::projection::{Group, Projection};
 
 impl View {
     /// Displays a view with what was chosen last.
@@ -169,22 +169,24 @@ impl View {
         if selected.filter(is_within).is_some_and(is_of_it) {
             return None;
         }
-        let group_of_root: HashMap<u32, u32> = (0..)
-            .zip(&trees.groups)
-            .filter(|(_, group)| {
-                within.is_none_or(|within| *within == GroupKey::of(group, &self.shown.grouping))
-            })
-            .flat_map(|(at, group)| trees.roots(group).map(move |root| (root, at)))
-            .collect();
+        let is_group =
+            |group: &Group, of: &GroupKey| *of == GroupKey::of(group, &self.shown.grouping);
+        let group = within.map(|of| trees.groups.iter().position(|group| is_group(group, of)));
+        let roots: Option<HashSet<u32>> = match group {
+            Some(at) => Some(trees.roots(&trees.groups[at?]).collect()),
+            None => None,
+        };
+        let is_in_group = |node: &u32| {
+            let root = || std::iter::successors(Some(*node), |node| trees.parent(*node)).last();
+            roots.as_ref().is_none_or(|roots| root().is_some_and(|root| roots.contains(&root)))
+        };
         let ordered = trees.ordered(&self.shown);
-        let nodes = (0..trees.node_count()).filter(|node| is_it(trees.name(*node)));
-        let mut nodes: Vec<u32> = nodes.collect();
         // Of a function that calls itself the outermost call, which has all of the time.
-        nodes.sort_unstable_by_key(|node| (Reverse(ordered.value(*node)), *node));
-        let (group, node) = nodes.into_iter().find_map(|node| {
-            let root = std::iter::successors(Some(node), |node| trees.parent(*node)).last()?;
-            Some((*group_of_root.get(&root)?, node))
-        })?;
+        let node = (0..trees.node_count())
+            .filter(|node| is_it(trees.name(*node)))
+            .filter(is_in_group)
+            .min_by_key(|node| (Reverse(ordered.value(*node)), *node))?;
+        let group = trees.group_of(node)?;
         let path = Path::of_node(trees, group, node, &self.shown);
         match is_coming {
             // They begin with the function.

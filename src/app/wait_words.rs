@@ -79,7 +79,7 @@ fn long_wait_words(wait: &LongWait, view: &View) -> Words {
 }
 
 /// Maximum functions of the user's own code that are named before the call that waits.
-const OWN_FUNCTIONS: usize = 2;
+const OWN_FUNCTIONS: usize = 5;
 
 /// Returns the function that waits, after the innermost ones of the user's code that led to it: all
 /// programs wait in `epoll_wait`, so that says little.
