@@ -110,7 +110,7 @@ fn a_call_that_waits_is_named_after_the_code_that_led_to_it() {
 
 /// Calls of libraries between them say little.
 #[test]
-fn two_functions_of_the_user_are_named_before_a_wait() {
+fn the_users_functions_are_named_before_a_wait() {
     const STACK: &str =
         "start_thread;shop::serve:41;shop::load:7;shop::query:3;PQexec;PQgetResult;recv";
     let doing: Does =
@@ -122,7 +122,11 @@ fn two_functions_of_the_user_are_named_before_a_wait() {
         let screen = live.press(keys).screen();
         let row = live.line(6);
         let (_, place) = row.split_once("serve-1").unwrap_or_else(|| panic!("{screen}"));
-        assert_eq!(place.trim(), format!("shop::load › shop::query › {call}"), "{screen}");
+        assert_eq!(
+            place.trim(),
+            format!("shop::serve › shop::load › shop::query › {call}"),
+            "{screen}"
+        );
     }
 }
 
