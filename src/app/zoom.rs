@@ -135,9 +135,11 @@ impl AppState {
         }
         self.view.settings.range = range;
         self.project();
-        let back = if self.config.saved { "L is as before" } else { "L is live again" };
         if first {
-            self.say(format!("Esc shows the time from before, {back}; the screen is frozen"));
+            self.say(match self.config.saved {
+                true => "Esc shows the time from before, L is as before",
+                false => "Esc shows the time from before, L is live again; the screen is frozen",
+            });
         }
     }
 
