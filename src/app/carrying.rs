@@ -92,7 +92,7 @@ impl View {
             return is_other;
         }
         match (to, chosen.function, chosen.group) {
-            (Pane::Methods, Some(function), _) if self.has_method(&function) => {
+            (Pane::Methods, Some(function), _) if self.method_of(&function).is_some() => {
                 self.methods.choose(function);
             }
             (Pane::ChangedMethods, Some(function), _) if self.has_changed(&function) => {
@@ -193,12 +193,6 @@ impl View {
             true => Some(Path { frames: vec![function.clone()], ..path }),
             false => Some(path),
         }
-    }
-
-    /// Returns whether the function has time.
-    fn has_method(&self, function: &RowKey) -> bool {
-        let mut methods = 0..self.projection.methods().len() as u32;
-        methods.any(|method| function.is(self.method_location(method), self.shown.roll_up))
     }
 
     /// Returns whether the function is compared.

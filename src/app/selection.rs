@@ -286,9 +286,13 @@ impl View {
 
     /// Returns the method of the row under the cursor of a comparison; `None` without time now.
     fn method_of_change(&self) -> Option<u32> {
-        let key = RowKey::of(self.location_of_change()?, self.shown.roll_up);
-        let methods = 0..self.projection.methods().len() as u32;
-        methods.into_iter().find(|at| key.is(self.method_location(*at), self.shown.roll_up))
+        self.method_of(&RowKey::of(self.location_of_change()?, self.shown.roll_up))
+    }
+
+    /// Returns the method of a function; `None` without time.
+    pub(super) fn method_of(&self, function: &RowKey) -> Option<u32> {
+        let mut methods = 0..self.projection.methods().len() as u32;
+        methods.find(|method| function.is(self.method_location(*method), self.shown.roll_up))
     }
 
     /// Returns the group and the nodes of the row under the cursor of a comparison, as far as they

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::model::facts::fact::{FactKey, Weights};
-use crate::model::facts::history::{History, Parts, Spans};
+use crate::model::facts::history::{History, Parts};
 use crate::model::facts::interner::Interner;
 use crate::model::facts::observed_waits::{self, ObservedWait};
 use crate::model::facts::packed::Packed;
@@ -287,10 +287,9 @@ impl Merger {
                 started,
                 at,
                 sealed,
-                open: Vec::new(),
                 cumulative,
-                // Each profile has the order of its own last two minutes only.
-                spans: Spans::default(),
+                // Nothing is open, and each profile has only the order of its own last two minutes.
+                ..Parts::default()
             })?,
             threads: self.threads.into_values().collect(),
             deadlocks: self.deadlocks.into(),
