@@ -85,28 +85,33 @@ impl WaitList {
         self.open.contains(&(lock.pid, lock.object))
     }
 
-    /// Shows the threads of the lock under the cursor. Returns false if it is no lock.
-    pub(super) fn expand(&mut self, projection: &Projection, height: usize) -> bool {
-        let Some(WaitRow::Lock(at)) = self.list.selected() else { return false };
-        let lock = &projection.locks[at as usize];
-        self.open.insert((lock.pid, lock.object));
-        self.list.choose(WaitKey::Lock(lock.pid, lock.object));
-        self.read(projection, height);
-        true
+    /// Shows the threads of the lock under the cursor.
+    pub(super) fn expand(&mut self, projection: &Projection, height: usize) {
+        if let Some(WaitRow::Lock(at)) = self.list.selected() {
+            let lock = self.choose_lock(at, projection);
+            self.open.insert(lock);
+            self.read(projection, height);
+        }
     }
 
-    /// Hides the threads of the lock that the row is of, and goes to it. Returns false if it is of
-    /// none.
-    pub(super) fn collapse(&mut self, projection: &Projection, height: usize) -> bool {
-        let Some(at) = self.list.selected().and_then(WaitRow::lock) else { return false };
-        let lock = &projection.locks[at as usize];
-        self.open.remove(&(lock.pid, lock.object));
-        self.list.choose(WaitKey::Lock(lock.pid, lock.object));
-        self.read(projection, height);
-        true
+    /// Hides the threads of the lock that the row is of, and goes to it.
+    pub(super) fn collapse(&mut self, projection: &Projection, height: usize) {
+        if let Some(at) = self.list.selected().and_then(WaitRow::lock) {
+            let lock = self.choose_lock(at, projection);
+            self.open.remove(&lock);
+            self.read(projection, height);
+        }
+    }
+
+    /// Puts the cursor on a lock. Returns its process and its address.
+    fn choose_lock(&mut self, at: u32, projection: &Projection) -> (u32, u64) {
+        let Lock { pid, object, .. } = projection.locks[at as usize];
+        self.list.choose(WaitKey::Lock(pid, object));
+        (pid, object)
     }
 }
 
+/// Returns the names that several of the threads have.
 fn same_names(projection: &Projection) -> HashSet<String> {
     let mut of_names: HashMap<String, ThreadKey> = HashMap::new();
     let mut same = HashSet::new();
