@@ -156,6 +156,11 @@ fn a_row_stays_when_one_only_looks_elsewhere() {
         }
         live.press("j");
     }
+    // A row of what a function calls elsewhere is of the function that is chosen.
+    let mut live = Live::shop(120, 40);
+    let row = live.press("/push_back<enter>").selected();
+    assert!(row.contains("› vector::push_back"), "{row}");
+    assert_eq!(live.press("2jk1").selected(), row, "{}", live.screen());
     // Callers of an inverted tree, too.
     let mut live = live_of(pricing());
     live.press("vEj");

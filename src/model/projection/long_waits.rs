@@ -130,15 +130,13 @@ impl Blockers {
         if blocker == BlockerId::NONE {
             return;
         }
-        let place = match self.0.iter().position(|(known, _)| *known == blocker) {
-            Some(known) => Some(known),
-            None => (0..self.0.len()).min_by_key(|at| self.0[*at].1),
-        };
-        let Some(place) = place.map(|at| &mut self.0[at]) else { return };
-        match place.0 == blocker {
-            true => place.1 += ns,
-            false if place.0 == BlockerId::NONE || place.1 < ns => *place = (blocker, ns),
-            false => {}
+        if let Some(known) = self.0.iter_mut().find(|(known, _)| *known == blocker) {
+            known.1 += ns;
+            return;
+        }
+        let least = self.0.iter_mut().min_by_key(|(_, ns)| *ns);
+        if let Some(least) = least.filter(|least| least.0 == BlockerId::NONE || least.1 < ns) {
+            *least = (blocker, ns);
         }
     }
 
