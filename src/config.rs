@@ -6,7 +6,8 @@ use std::time::Duration;
 use regex::Regex;
 
 use crate::model::projection::settings::{
-    Filter, Filters, Grouping, Level, Metric, Range, Rename, RollUp, Settings, SortColumn, Whose,
+    Filter, Filters, Grouping, Level, Metric, NativeFrames, Range, Rename, RollUp, Settings,
+    SortColumn, Whose,
 };
 use crate::model::transform::diff::Per;
 use crate::model::transform::redact::Key;
@@ -470,6 +471,7 @@ pub struct Given {
     pub metric: Option<Metric>,
     pub roll_up: Option<RollUp>,
     pub level: Option<Level>,
+    pub native: Option<NativeFrames>,
     pub whose: Vec<Whose>,
     pub grouping: Option<Grouping>,
     pub rename: Vec<Rename>,
@@ -510,6 +512,7 @@ impl Given {
         over(&given.threads, cleared.threads, &mut filters.threads);
         over(&given.min_percent, cleared.min_percent, &mut filters.min_percent);
         filters.no_kernel |= given.no_kernel;
+        filters.native = self.native.unwrap_or(filters.native);
         filters.skip_daemon |= given.skip_daemon;
         settings
     }

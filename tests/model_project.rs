@@ -9,7 +9,7 @@ use sampletop::model::facts::recorder::{Limits, Recorder};
 use sampletop::model::facts::snapshot::{Health, Session, Snapshot};
 use sampletop::model::facts::tables::{FrameKind, Location, Named};
 use sampletop::model::projection::settings::{
-    Filter, Filters, Grouping, Metric, Range, RollUp, Settings,
+    Filter, Filters, Grouping, Metric, NativeFrames, Range, RollUp, Settings,
 };
 use sampletop::model::projection::{Group, Projection, Projector, Totals, project};
 use sampletop::model::vocabulary::event::{Counters, Event, Observation, Seen, Syscall, Tick};
@@ -200,6 +200,7 @@ prop_compose! {
             ignore: on(ignore, pattern("pay")),
             hide: on(hide, pattern("^start$|copy")),
             no_kernel: hide,
+            native: if ignore { NativeFrames::None } else { NativeFrames::Auto },
             threads: on(threads, pattern("work-[12]")),
             skip_daemon: ignore,
             min_percent: Filter::default(),

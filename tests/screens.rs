@@ -29,6 +29,8 @@ mod past;
 mod picker;
 #[path = "screens/picture.rs"]
 mod picture;
+#[path = "screens/python.rs"]
+mod python;
 #[path = "screens/row_keys.rs"]
 mod row_keys;
 #[path = "screens/saved.rs"]
@@ -142,7 +144,7 @@ fn a_virtual_machine() {
     // Daemons are switched off, and the screen says how much that hides.
     golden(
         "jvm-no-daemons-80x24.txt",
-        &jvm(80, 24).press("f<down><down><down><down><down><down> <esc>E").screen(),
+        &jvm(80, 24).press("f<down><down><down><down><down><down><down> <esc>E").screen(),
     );
 }
 

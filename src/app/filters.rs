@@ -1,4 +1,4 @@
-//! The filter dialog: eight fields, each can be switched off without losing its text.
+//! The filter dialog: nine fields, each can be switched off without losing its text.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use regex::Regex;
 
 use super::key::Key;
 use super::line_edit::{LineEdit, Outcome};
-use crate::model::projection::settings::{Filter, Filters, pattern};
+use crate::model::projection::settings::{Filter, Filters, NativeFrames, pattern};
 
 /// Maximum names that a text is completed by.
 const COMPLETED: usize = 1000;
@@ -19,6 +19,8 @@ pub enum Field {
     Hide,
     /// A switch, without a text.
     NoKernel,
+    /// A choice of words, on unless it is the usual one.
+    Native,
     Threads,
     /// A switch as well.
     SkipDaemon,
@@ -26,20 +28,21 @@ pub enum Field {
 }
 
 impl Field {
-    pub const ALL: [Field; 8] = [
+    pub const ALL: [Field; 9] = [
         Field::Interesting,
         Field::Focus,
         Field::Ignore,
         Field::Hide,
         Field::NoKernel,
+        Field::Native,
         Field::Threads,
         Field::SkipDaemon,
         Field::MinPercent,
     ];
 
-    /// Returns whether the field has no text.
+    /// Returns whether the field has no text that is typed.
     pub fn is_switch(self) -> bool {
-        matches!(self, Field::NoKernel | Field::SkipDaemon)
+        matches!(self, Field::NoKernel | Field::Native | Field::SkipDaemon)
     }
 
     pub fn label(self) -> &'static str {
@@ -49,6 +52,7 @@ impl Field {
             Field::Ignore => "ignore",
             Field::Hide => "hide",
             Field::NoKernel => "no kernel",
+            Field::Native => "native",
             Field::Threads => "threads",
             Field::SkipDaemon => "skip daemon",
             Field::MinPercent => "min percent",
@@ -64,6 +68,9 @@ impl Field {
             Field::Ignore => "not the stacks with a frame that matches",
             Field::Hide => "take matching frames out; their time goes to their caller",
             Field::NoKernel => "take the kernel's frames out; their time goes to their caller",
+            Field::Native => {
+                "native frames of Python stacks: without the interpreter's (auto), full, none"
+            }
             Field::Threads => "only threads whose name or group matches",
             Field::SkipDaemon => "not Java's daemon threads, and not the virtual machine's own",
             Field::MinPercent => "leave out rows below this share",
@@ -84,6 +91,9 @@ impl Field {
             Field::Ignore => regex(&filters.ignore),
             Field::Hide => regex(&filters.hide),
             Field::NoKernel => (String::new(), filters.no_kernel),
+            Field::Native => {
+                (filters.native.word().to_owned(), filters.native != NativeFrames::Auto)
+            }
             Field::SkipDaemon => (String::new(), filters.skip_daemon),
             Field::Threads => regex(&filters.threads),
             Field::MinPercent => (
@@ -114,7 +124,7 @@ impl Field {
             Field::Focus => regex(&mut filters.focus),
             Field::Ignore => regex(&mut filters.ignore),
             Field::Hide => regex(&mut filters.hide),
-            Field::NoKernel | Field::SkipDaemon => Ok(()),
+            Field::NoKernel | Field::Native | Field::SkipDaemon => Ok(()),
             Field::Threads => regex(&mut filters.threads),
             Field::MinPercent => {
                 filters.min_percent = match text.trim().trim_end_matches('%') {
@@ -139,6 +149,13 @@ impl Field {
             Field::Ignore => flip(&mut filters.ignore),
             Field::Hide => flip(&mut filters.hide),
             Field::NoKernel => filters.no_kernel = !filters.no_kernel,
+            Field::Native => {
+                filters.native = match filters.native {
+                    NativeFrames::Auto => NativeFrames::Full,
+                    NativeFrames::Full => NativeFrames::None,
+                    NativeFrames::None => NativeFrames::Auto,
+                }
+            }
             Field::SkipDaemon => filters.skip_daemon = !filters.skip_daemon,
             Field::Threads => flip(&mut filters.threads),
             Field::MinPercent => flip(&mut filters.min_percent),
@@ -176,6 +193,7 @@ impl Dialog {
         match self.edit {
             Some(_) if self.field() == Field::MinPercent => "Enter take   Esc cancel",
             Some(_) => "Enter take   Tab complete   Esc cancel",
+            None if self.field() == Field::Native => "Space next   Esc close",
             None if self.field().is_switch() => "Space on/off   Esc close",
             None => "Enter edit   Space on/off   Esc close",
         }
@@ -306,7 +324,7 @@ mod tests {
 
     #[test]
     fn switches_have_no_text() {
-        for (at, nth) in [(4, 0), (6, 1)] {
+        for (at, nth) in [(4, 0), (7, 1)] {
             let (mut dialog, mut filters) =
                 (Dialog { at, ..Dialog::default() }, Filters::default());
             for (keys, on) in [(" ", true), ("\n", false), ("\n", true), (" ", false)] {
@@ -316,6 +334,17 @@ mod tests {
                 assert!(dialog.edit.is_none());
             }
         }
+    }
+
+    #[test]
+    fn native_frames_go_through_their_words() {
+        let (mut dialog, mut filters) = (Dialog { at: 5, ..Dialog::default() }, Filters::default());
+        assert_eq!(Field::Native.read(&filters), ("auto".into(), false));
+        for (word, on) in [("full", true), ("none", true), ("auto", false)] {
+            assert_eq!(press(&mut dialog, &mut filters, " "), Outcome::Changed);
+            assert_eq!(Field::Native.read(&filters), (word.into(), on));
+        }
+        assert!(dialog.edit.is_none());
     }
 
     #[test]
@@ -369,7 +398,7 @@ mod tests {
             filters.interesting.active(),
             Some(&vec!["app::".to_string(), "lib".to_string()])
         );
-        dialog.at = 7;
+        dialog.at = 8;
         press(&mut dialog, &mut filters, "\n1.5%\n");
         assert_eq!(filters.min_percent.active(), Some(&1.5));
         press(&mut dialog, &mut filters, "\nx\n");

@@ -9,7 +9,8 @@ use crate::model::projection::settings::RollUp;
 /// Shortens a name: `alloc::vec::Vec<T>::push` -> `Vec::push`; `app::Pool::run::{closure#0}` ->
 /// `Pool::run::{closure#0}`; `<core::slice::Iter<T> as Iterator>::next` -> `Iter::next`;
 /// `com.shop.PgStatement.executeQuery` -> `c.s.PgStatement.executeQuery`. Markers and plain names
-/// are kept. A rolled-up row is named by its last part.
+/// are kept. `shop.views.Cart.total` of Python -> `Cart.total`. A rolled-up row is named by its
+/// last part.
 pub fn short(location: &Location, by: RollUp) -> Cow<'_, str> {
     let name: &str = &location.function;
     match (location.kind, by) {
@@ -17,7 +18,8 @@ pub fn short(location: &Location, by: RollUp) -> Cow<'_, str> {
         (FrameKind::Java, RollUp::Function | RollUp::Line) => initials(name, 2),
         (FrameKind::Java, RollUp::Class | RollUp::Package) => initials(name, 1),
         (_, RollUp::Module | RollUp::Package) => Cow::Borrowed(name),
-        (FrameKind::Python, _) => Cow::Borrowed(last_parts(name, '.')),
+        (FrameKind::Python, RollUp::Class) => Cow::Borrowed(last_parts(name, '.')),
+        (FrameKind::Python, _) => short_python(name),
         (FrameKind::Native, RollUp::Class) => {
             Cow::Borrowed(name.rsplit("::").next().unwrap_or(name))
         }
@@ -54,6 +56,17 @@ fn initials(name: &str, whole: usize) -> Cow<'_, str> {
 /// Returns the last two parts between separators.
 fn last_parts(name: &str, separator: char) -> &str {
     name.rmatch_indices(separator).nth(1).map_or(name, |(at, _)| &name[at + separator.len_utf8()..])
+}
+
+/// Reduces a Python name to the function and what it is defined in: `shop.views.Cart.total` ->
+/// `Cart.total`; `shop.views.outer.<locals>.<lambda>` -> `outer.<lambda>`.
+fn short_python(name: &str) -> Cow<'_, str> {
+    const LOCALS: &str = ".<locals>";
+    let plain = name.replace(LOCALS, "");
+    match plain.len() == name.len() || plain.is_empty() {
+        true => Cow::Borrowed(last_parts(name, '.')),
+        false => Cow::Owned(last_parts(&plain, '.').to_owned()),
+    }
 }
 
 /// Strips the C library's internal prefixes: `__libc_recv` -> `recv`, `___pthread_cond_wait` ->
@@ -252,7 +265,22 @@ mod tests {
         assert_eq!(by(RollUp::Module, "[java]", FrameKind::Java), "[java]");
         assert_eq!(by(RollUp::Class, "alloc::vec::Vec", FrameKind::Native), "Vec");
         assert_eq!(by(RollUp::Module, "libstdc++.so.6", FrameKind::Native), "libstdc++.so.6");
-        assert_eq!(of("module.Class.method", FrameKind::Python), "Class.method");
+        for (name, shorter) in [
+            ("shop.views.Cart.total", "Cart.total"),
+            ("shop.views.total", "views.total"),
+            ("views.<module>", "views.<module>"),
+            ("shop.views.<lambda>", "views.<lambda>"),
+            ("shop.views.outer.<locals>.inner", "outer.inner"),
+            ("shop.views.Cart.total.<locals>.<listcomp>", "total.<listcomp>"),
+            ("shop.a.<locals>.b.<locals>.<lambda>", "b.<lambda>"),
+            ("total", "total"),
+            (".<locals>", ".<locals>"),
+        ] {
+            assert_eq!(of(name, FrameKind::Python), shorter);
+        }
+        let python = |roll_up, name| by(roll_up, name, FrameKind::Python);
+        assert_eq!(python(RollUp::Class, "shop.views.Cart"), "views.Cart");
+        assert_eq!(python(RollUp::Module, "shop.api.views"), "shop.api.views");
         assert_eq!(of("[torn]", FrameKind::Marker), "[torn]");
     }
 

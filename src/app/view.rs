@@ -25,7 +25,7 @@ use super::wait_list::{WaitList, WaitRow};
 use crate::config::Names;
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::Location;
-use crate::model::projection::settings::{Range, Settings, SortColumn};
+use crate::model::projection::settings::{NativeFrames, Range, Settings, SortColumn};
 use crate::model::projection::waits::Answer;
 use crate::model::projection::{BusyThreads, Method, Ordered, Projection, RowOf, RowTrend};
 use crate::model::vocabulary::frame::ThreadKey;
@@ -540,6 +540,7 @@ impl View {
             || f.ignore.active().is_some()
             || f.hide.active().is_some()
             || f.no_kernel
+            || f.native != NativeFrames::Auto
             || f.skip_daemon
             || f.threads.active().is_some()
             || f.min_percent.active().is_some()

@@ -14,7 +14,7 @@ use crate::config::{
     Workload,
 };
 use crate::model::projection::settings::{
-    Filter, Filters, Level, Metric, Range, RollUp, Settings, Whose,
+    Filter, Filters, Level, Metric, NativeFrames, Range, RollUp, Settings, Whose,
 };
 use crate::model::transform::diff::Per;
 use crate::model::transform::redact::Key;
@@ -501,6 +501,10 @@ fn given(typed: &Typed) -> Result<Given, String> {
     let metric = |text: &String| values::word("--metric", text, &Metric::ALL, Metric::word);
     let roll_up = |text: &String| values::word("--by", text, &RollUp::ALL, RollUp::word);
     let level = |text: &String| values::word("--level", text, &Level::ALL, Level::word);
+    let native =
+        |text: &String| values::word("--native", text, &NativeFrames::ALL, NativeFrames::word);
+    let rename = |text: &String| values::rename(text);
+    let idle_at = |text: &String| values::regex("--idle-at", text);
     // Of several that match, the last holds: what is named as the user's own is shown.
     let of_library =
         |text: &String| Ok(Whose { pattern: values::regex("--library", text)?, mine: false });
@@ -515,14 +519,10 @@ fn given(typed: &Typed) -> Result<Given, String> {
         metric: typed.view.metric.as_ref().map(metric).transpose()?,
         roll_up: typed.view.by.as_ref().map(roll_up).transpose()?,
         level: typed.view.level.as_ref().map(level).transpose()?,
+        native: typed.view.frames.native.as_ref().map(native).transpose()?,
         whose: corrections,
         grouping: typed.view.group.as_ref().map(|text| values::grouping(text)).transpose()?,
-        rename: typed
-            .view
-            .rename
-            .iter()
-            .map(|text| values::rename(text))
-            .collect::<Result<_, _>>()?,
+        rename: typed.view.rename.iter().map(rename).collect::<Result<_, _>>()?,
         filters: Filters {
             interesting: match typed.view.interesting.is_empty() {
                 true => Filter::default(),
@@ -532,6 +532,7 @@ fn given(typed: &Typed) -> Result<Given, String> {
             ignore: filter("--ignore", &typed.view.ignore, values::regex)?,
             hide: filter("--hide", &typed.view.hide, values::regex)?,
             no_kernel: typed.view.frames.no_kernel,
+            native: NativeFrames::default(),
             threads: filter("--threads", &typed.view.threads, values::regex)?,
             skip_daemon: typed.view.frames.skip_daemon,
             min_percent: filter("--min-percent", &typed.view.min_percent, values::percent)?,
@@ -539,12 +540,7 @@ fn given(typed: &Typed) -> Result<Given, String> {
         cleared: typed.cleared,
         range: window.map(|window| Range::Rolling(ns(window))),
         idle: typed.view.idle,
-        idle_at: typed
-            .view
-            .idle_at
-            .iter()
-            .map(|text| values::regex("--idle-at", text))
-            .collect::<Result<_, _>>()?,
+        idle_at: typed.view.idle_at.iter().map(idle_at).collect::<Result<_, _>>()?,
         sort: typed.screen.sort.as_ref().map(|text| values::sort(text)).transpose()?,
     })
 }

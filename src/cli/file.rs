@@ -68,6 +68,7 @@ const KEYS: &[Key] = &[
     key("hide", Kind::Text, Jobs::Sampling),
     key("threads", Kind::Text, Jobs::Sampling),
     key("no-kernel", Kind::Flag, Jobs::Sampling),
+    key("native", Kind::Text, Jobs::Sampling),
     key("skip-daemon", Kind::Flag, Jobs::Sampling),
     key("min-percent", Kind::Number, Jobs::Sampling),
     key("every", Kind::Text, Jobs::Sampling),

@@ -342,6 +342,9 @@ pub struct FrameOptions {
     /// Without the kernel's frames
     #[arg(long)]
     pub no_kernel: bool,
+    /// Native frames of Python: auto, full, none
+    #[arg(long, value_name = "WHICH")]
+    pub native: Option<String>,
 }
 
 #[derive(Args, Clone, PartialEq, Debug, Default)]

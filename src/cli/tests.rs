@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::config::{CaptureChoice, Dumped, Format, Kept, Reports, TargetSpec, Wanted, Workload};
-use crate::model::projection::settings::{Grouping, Level, Metric, Range, RollUp};
+use crate::model::projection::settings::{Grouping, Level, Metric, NativeFrames, Range, RollUp};
 use crate::model::transform::diff::Per;
 use crate::model::vocabulary::frame::SECOND;
 
@@ -437,7 +437,7 @@ fn the_demo_reports_once_where_nobody_can_press_keys() {
 #[test]
 fn everything_that_is_shown_can_be_set() {
     let line = "--metric off --by line --group frame:^handle --threads w --interesting a::,b --focus f --ignore g \
-                --hide h --min-percent 0.5% --idle --idle-at x --idle-at y --level chains --app m --library n -p 1";
+                --hide h --min-percent 0.5% --idle --idle-at x --idle-at y --level chains --app m --library n --native none -p 1";
     let settings = on(&TERMINAL, line).settings;
     assert_eq!((settings.metric, settings.roll_up), (Metric::Off, RollUp::Line));
     assert!(matches!(&settings.grouping, Grouping::Frame(r) if r.as_str() == "^handle"));
@@ -453,7 +453,7 @@ fn everything_that_is_shown_can_be_set() {
     assert!(settings.idle);
     let whose = settings.whose.iter().map(|whose| (whose.pattern.as_str(), whose.mine));
     assert_eq!(whose.collect::<Vec<_>>(), [("n", false), ("m", true)], "--app has the last word");
-    assert_eq!(settings.level, Level::Chains);
+    assert_eq!((settings.level, settings.filters.native), (Level::Chains, NativeFrames::None));
     assert_eq!(on(&TERMINAL, "-p 1").settings.level, Level::Mine);
     assert_eq!(settings.idle_at.iter().map(|r| r.as_str()).collect::<Vec<_>>(), ["x", "y"]);
 }

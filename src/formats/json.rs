@@ -280,6 +280,8 @@ pub(super) struct SettingsLine<'a> {
     hide: Option<&'a str>,
     /// Kernel frames were removed.
     no_kernel: bool,
+    /// Which native frames stacks with Python frames have: `auto`, `full` or `none`.
+    native: &'static str,
     idle: bool,
     idle_at: Vec<&'a str>,
     /// `null`: everything since the start, or since the mark.
@@ -311,6 +313,7 @@ impl<'a> SettingsLine<'a> {
             ignore: filters.ignore.active().map(regex::Regex::as_str),
             hide: filters.hide.active().map(regex::Regex::as_str),
             no_kernel: filters.no_kernel,
+            native: filters.native.word(),
             idle: settings.idle,
             idle_at: settings.idle_at.iter().map(regex::Regex::as_str).collect(),
             window_ms: match settings.range {

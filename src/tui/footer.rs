@@ -8,6 +8,7 @@ use super::theme::Theme;
 use crate::app::keymap;
 use crate::app::{AppState, Severity};
 use crate::model::projection::Totals;
+use crate::model::projection::settings::NativeFrames;
 
 /// Minimum cells of the last filter; and of one before it, where the number of the others shall
 /// have room, too.
@@ -67,6 +68,9 @@ fn active(app: &AppState) -> Vec<(&'static str, String, Option<&Totals>)> {
     }
     if f.no_kernel {
         parts.push(("no", "kernel".into(), None));
+    }
+    if f.native != NativeFrames::Auto {
+        parts.push(("native", f.native.word().into(), None));
     }
     if let Some(percent) = f.min_percent.active() {
         parts.push(("min", format!("{percent}%"), None));

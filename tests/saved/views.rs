@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use sampletop::model::projection::settings::{
-    Filter, Filters, Grouping, Level, Metric, Range, Rename, RollUp, Settings, SortColumn, Whose,
-    pattern,
+    Filter, Filters, Grouping, Level, Metric, NativeFrames, Range, Rename, RollUp, Settings,
+    SortColumn, Whose, pattern,
 };
 use sampletop::model::vocabulary::frame::SECOND;
 
@@ -29,10 +29,11 @@ prop_compose! {
         ignore in filter(patterns(&["vfs_read", "f1"])),
         hide in filter(patterns(&["f[0-9]", "Cart"])),
         (no_kernel, skip_daemon) in any::<(bool, bool)>(),
+        native in prop::sample::select(&NativeFrames::ALL[..]),
         threads in filter(patterns(&["work", "main|GC"])),
         min_percent in filter(vec![0.1 + 0.2, 5.0]),
     ) -> Filters {
-        Filters { interesting, focus, ignore, hide, no_kernel, threads, skip_daemon, min_percent }
+        Filters { interesting, focus, ignore, hide, no_kernel, native, threads, skip_daemon, min_percent }
     }
 }
 

@@ -14,6 +14,7 @@ use sampletop::model::vocabulary::event::{
 use sampletop::model::vocabulary::frame::{
     FileId, FrameCode, Marker, Ns, RawFrame, RawName, SECOND, ThreadKey, ThreadKind,
 };
+use sampletop::model::vocabulary::role::{Origin, Origins};
 
 pub const MS: Ns = 1_000_000;
 const STARTED: Ns = 1_000 * SECOND;
@@ -370,7 +371,11 @@ impl World {
             self.frames.iter().map(|(text, frame)| (frame.bits(), text.clone())).collect();
         for frame in self.recorder.take_unnamed() {
             if let Some(text) = by_frame.get(&frame.bits()) {
-                self.recorder.set_named(frame, Named::known([location(text)]));
+                // `libx.so!name`
+                let is_library = text.contains(".so") && text.contains('!');
+                let origin = if is_library { Origin::Library } else { Origin::Unknown };
+                let named = Named::known([location(text)]);
+                self.recorder.set_named(frame, Named { origins: Origins::All(origin), ..named });
             }
         }
         self.view()
@@ -453,18 +458,13 @@ pub fn look_at(asked: &[Asked], facts: &Facts) -> Vec<Answer> {
 const KERNEL: &str = "kernel!";
 /// Before that of a Java method.
 const JAVA: &str = "java!";
+/// Before the module of a Python function and `!`. `FILE!name` is a native function.
+const PYTHON: &str = "py!";
 
 fn location(text: &str) -> Location {
     if let Some(function) = text.strip_prefix(KERNEL) {
-        let (function, module) = (function.trim_end().into(), "vmlinux".into());
-        return Location {
-            function,
-            module,
-            file: None,
-            line: None,
-            kind: FrameKind::Kernel,
-            tier: None,
-        };
+        let named = Location::named(function.trim_end(), FrameKind::Kernel);
+        return Location { module: "vmlinux".into(), ..named };
     }
     let (function, line) =
         match text.rsplit_once(':').and_then(|(f, line)| Some((f, line.parse().ok()?))) {
@@ -483,25 +483,25 @@ fn location(text: &str) -> Location {
             tier: Some(if native { Tier::Native } else { Tier::C2 }),
         };
     }
+    if let Some((module, name)) = function.strip_prefix(PYTHON).and_then(|f| f.split_once('!')) {
+        let folder = if module.starts_with("shop") { "/app/" } else { "/usr/lib/python3.12/" };
+        let file = Some(format!("{folder}{}.py", module.replace('.', "/")).into());
+        let named = Location::named(&format!("{module}.{name}"), FrameKind::Python);
+        return Location { module: module.into(), file, line, ..named };
+    }
+    let native = Location::named(function, FrameKind::Native);
+    if let Some((module, name)) = function.split_once('!') {
+        return Location { function: name.into(), module: module.into(), ..native };
+    }
     if line.is_none() && function.contains("::") && !function.contains("shop") {
-        let module = "libjvm.so".into();
-        return Location {
-            function: function.into(),
-            module,
-            file: None,
-            line,
-            kind: FrameKind::Native,
-            tier: None,
-        };
+        return Location { module: "libjvm.so".into(), ..native };
     }
     let library = !function.contains("shop") && line.is_none();
     Location {
-        function: function.into(),
         module: if library { "libc.so.6" } else { "shopd" }.into(),
         file: line.map(|_| "/srv/shop/src/main.cpp".into()),
         line,
-        kind: FrameKind::Native,
-        tier: None,
+        ..native
     }
 }
 

@@ -67,14 +67,14 @@ fn names_complete_a_filter() {
     live.press("fj<enter>pric<tab>");
     assert!(live.screen().contains("^shop::Pricing::round$"), "{}", live.screen());
     assert!(live.screen().contains("names that match"), "{}", live.screen());
-    live.press("<esc>jjjj<enter>WORK<tab><enter>");
+    live.press("<esc>jjjjj<enter>WORK<tab><enter>");
     let threads = live.app.settings().filters.threads.active().map(|of| of.as_str().to_owned());
     assert_eq!(threads.as_deref(), Some(r"^worker\-$"));
     // What is no row, and what the filter hides, was seen too.
     live.press("<esc>fj<enter>pthread_mu<tab><enter>");
     let focus = live.app.settings().filters.focus.active().map(|of| of.as_str().to_owned());
     assert_eq!(focus.as_deref(), Some("^pthread_mutex_lock$"));
-    live.press("<esc>fjjjjj<enter><c-u>exec-9<tab><enter>");
+    live.press("<esc>fjjjjjj<enter><c-u>exec-9<tab><enter>");
     let threads = live.app.settings().filters.threads.active().map(|of| of.as_str().to_owned());
     assert_eq!(threads.as_deref(), Some(r"^http\-nio\-exec\-9$"));
 }

@@ -9,7 +9,8 @@ use crate::config::{CaptureChoice, Choices, ColorDepth, Config, Mode, Names};
 use crate::config_file::choices::put_into;
 use crate::exit_code::ExitCode;
 use crate::model::projection::settings::{
-    Filter, Filters, Grouping, Level, Metric, Range, Rename, RollUp, Settings, SortColumn, Whose,
+    Filter, Filters, Grouping, Level, Metric, NativeFrames, Range, Rename, RollUp, Settings,
+    SortColumn, Whose,
 };
 
 /// A folder with a configuration file of this text.
@@ -358,15 +359,20 @@ fn filter<T: std::fmt::Debug>(value: impl Strategy<Value = T>) -> impl Strategy<
 fn filters() -> impl Strategy<Value = Filters> {
     let prefixes = prop::collection::vec("[a-z.:]{1,5}", 1..3);
     let patterns = (filter(pattern()), filter(pattern()), filter(pattern()), filter(pattern()));
-    let others = (filter(prefixes), any::<bool>(), any::<bool>(), filter(0.1f64..100.0));
+    let native = prop::sample::select(NativeFrames::ALL.to_vec());
+    let others = (filter(prefixes), any::<bool>(), any::<bool>(), filter(0.1f64..100.0), native);
     (patterns, others).prop_map(
-        |((focus, ignore, hide, threads), (interesting, no_kernel, skip_daemon, min_percent))| {
+        |(
+            (focus, ignore, hide, threads),
+            (interesting, no_kernel, skip_daemon, min_percent, native),
+        )| {
             Filters {
                 interesting,
                 focus,
                 ignore,
                 hide,
                 no_kernel,
+                native,
                 threads,
                 skip_daemon,
                 min_percent,

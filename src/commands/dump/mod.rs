@@ -17,7 +17,7 @@ use crate::model::facts::snapshot::{Snapshot, ThreadNow};
 use crate::model::facts::tables::{Blocker, FrameKind, Location};
 use crate::model::projection::settings::Settings;
 use crate::model::projection::waits::{Answer, Asked};
-use crate::model::projection::{role_of, woken_threads};
+use crate::model::projection::{remove_hidden, role_of, woken_threads};
 use crate::model::transform::redact::Redactor;
 use crate::model::vocabulary::event::Syscall;
 use crate::model::vocabulary::frame::{Marker, Ns, ThreadKey, ThreadKind};
@@ -182,6 +182,7 @@ fn build_dump(
                 }));
             }
             frames.retain(|(frame, _)| !(filters.no_kernel && frame.kind == FrameKind::Kernel));
+            remove_hidden(&mut frames, filters.native);
             frames.dedup_by(|(a, _), (b, _)| a.is_unnamed_kernel() && b.is_unnamed_kernel());
             if frames.is_empty() {
                 frames.push((marker(Marker::NotSampled), Role::Marker));

@@ -10,7 +10,7 @@ use crate::formats::grouping;
 use crate::formats::rename;
 use crate::formats::text::{Page, Row, WIDTH, head, place};
 use crate::model::projection::Totals;
-use crate::model::projection::settings::{Metric, Range, Settings};
+use crate::model::projection::settings::{Metric, NativeFrames, Range, Settings};
 use crate::model::transform::diff::{Change, FunctionDiff, GroupDiff, Pair, Per};
 use crate::model::vocabulary::state::State;
 
@@ -167,7 +167,10 @@ fn settings(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
             page.field(name, "not shown")?;
         }
     }
-    Ok(())
+    match filters.native {
+        NativeFrames::Auto => Ok(()),
+        native => page.field("Native", native.word()),
+    }
 }
 
 /// Writes the totals of the unscaled runs, so that a general slowdown shows under any setting.

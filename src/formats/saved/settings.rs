@@ -4,7 +4,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::model::projection::settings::{
-    Filter, Grouping, Level, Metric, Range, Rename, RollUp, Settings, SortColumn, Whose, pattern,
+    Filter, Grouping, Level, Metric, NativeFrames, Range, Rename, RollUp, Settings, SortColumn,
+    Whose, pattern,
 };
 use crate::model::vocabulary::text::clean;
 
@@ -39,6 +40,7 @@ pub fn write(settings: &Settings) -> Vec<u8> {
         "ignore": regex(&filters.ignore),
         "hide": regex(&filters.hide),
         "no_kernel": filters.no_kernel,
+        "native": filters.native.word(),
         "threads": regex(&filters.threads),
         "skip_daemon": filters.skip_daemon,
         // As text, which is parsed back exactly.
@@ -102,6 +104,8 @@ pub fn read(block: &[u8]) -> Option<(Settings, Vec<String>)> {
     filters.ignore = words.take("ignore", |v| filter(v, regex));
     filters.hide = words.take("hide", |v| filter(v, regex));
     filters.no_kernel = words.take("no_kernel", Value::as_bool);
+    filters.native = words
+        .take("native", |v| NativeFrames::ALL.into_iter().find(|n| one_of(v, &|w| w == n.word())));
     filters.threads = words.take("threads", |v| filter(v, regex));
     filters.skip_daemon = words.take("skip_daemon", Value::as_bool);
     filters.min_percent = words.take("min_percent", |v| filter(v, percent));
@@ -217,6 +221,7 @@ mod tests {
             settings.filters.hide = Filter { value: on("z").value, on: false };
             settings.filters.threads = on("worker");
             (settings.filters.no_kernel, settings.filters.skip_daemon) = (case == 1, case == 2);
+            settings.filters.native = NativeFrames::ALL[case % 3];
             settings.filters.min_percent = Filter::set([0.1 + 0.2, 100.0, 1e-7, 0.0][case]);
             let (read, wrong) = again(&settings);
             assert_eq!((said(&read), wrong), (said(&settings), vec![]));

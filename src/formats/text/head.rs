@@ -8,7 +8,7 @@ use crate::formats::dates;
 use crate::formats::grouping;
 use crate::formats::rename;
 use crate::model::facts::snapshot::{Session, Target};
-use crate::model::projection::settings::{Level, Metric, Range};
+use crate::model::projection::settings::{Level, Metric, NativeFrames, Range};
 use crate::model::projection::{Method, Totals, written_findings};
 use crate::model::vocabulary::frame::Ns;
 
@@ -280,6 +280,14 @@ pub fn settings(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     }
     if filters.no_kernel {
         page.field("No kernel", "takes the kernel's frames out; their time goes to their callers")?;
+    }
+    match filters.native {
+        NativeFrames::Auto => {}
+        NativeFrames::Full => page.field("Native", "full: with the Python interpreter's frames")?,
+        NativeFrames::None => page.field(
+            "Native",
+            "none: takes native frames below Python's out; their time goes to their callers",
+        )?,
     }
     if let Some(prefixes) = filters.interesting.active() {
         let text = format!("{}; time of deeper calls counts for their caller", prefixes.join(","));

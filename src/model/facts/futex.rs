@@ -62,6 +62,8 @@ const C: &[(&str, FutexKind)] = &[
     ("JVM_SleepNanos", Sleep),
     // Stands for HotSpot's functions without names.
     ("monitor enter", Lock),
+    // Stands for what CPython calls to get the lock of its interpreter.
+    ("[waiting for the GIL]", Lock),
 ];
 
 /// C++ and Rust methods: first segment of the path (empty: any), type, method. A `*` at the
@@ -131,8 +133,8 @@ const METHODS: &[(&str, &str, &str, FutexKind)] = &[
     ("", "SafepointSynchronize", "block", Wait),
 ];
 
-/// Java methods, by class and method.
-const JAVA: &[(&str, &str, FutexKind)] = &[
+/// Java's and Python's methods, by class and method.
+const OF_RUNTIMES: &[(&str, &str, FutexKind)] = &[
     ("java.util.concurrent.locks.ReentrantLock", "*lock*", Lock),
     ("java.util.concurrent.locks.ReentrantLock", "tryLock", Lock),
     ("java.util.concurrent.locks.ReentrantReadWriteLock$ReadLock", "*lock*", Lock),
@@ -144,6 +146,10 @@ const JAVA: &[(&str, &str, FutexKind)] = &[
     ("java.util.concurrent.locks.AbstractQueuedLongSynchronizer$ConditionObject", "await*", Wait),
     ("java.lang.Object", "wait*", Wait),
     ("java.lang.Thread", "sleep*", Sleep),
+    // Python's.
+    ("threading.Lock", "acquire", Lock),
+    ("threading.RLock", "acquire", Lock),
+    ("threading.Condition", "wait*", Wait),
 ];
 
 fn kind_of_name(function: &str) -> Option<FutexKind> {
@@ -154,7 +160,7 @@ fn kind_of_name(function: &str) -> Option<FutexKind> {
     let (method, outer) = path.split_last()?;
     let Some(of) = outer.last() else {
         if let Some((class, method)) = method.rsplit_once('.')
-            && let Some((_, _, kind)) = JAVA
+            && let Some((_, _, kind)) = OF_RUNTIMES
                 .iter()
                 .find(|(owner, pattern, _)| *owner == class && method_matches(pattern, method))
         {

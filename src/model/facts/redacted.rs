@@ -42,8 +42,13 @@ pub const PARKS: &str = "parks";
 pub const SYNCHRONIZER: &str = "synchronizer";
 pub const AWAITS_END: &str = "awaits end";
 pub const MAY_TAKE: &str = "may take";
+pub const AWAITS: &str = "awaits";
+pub const SCRIPT_LIBRARY: &str = "script library";
 
-const PLACES: [&str; 27] = [
+/// Only leads from one function of an interpreted program to the next (`projection::native`).
+pub const GLUE: &str = "glue";
+
+const PLACES: [&str; 29] = [
     CLOSURE,
     BASE,
     RUN,
@@ -71,6 +76,8 @@ const PLACES: [&str; 27] = [
     SYNCHRONIZER,
     AWAITS_END,
     MAY_TAKE,
+    AWAITS,
+    SCRIPT_LIBRARY,
 ];
 
 /// Kinds of a futex wait called from the frame.
@@ -114,6 +121,7 @@ pub fn of(name: &str) -> Option<impl Iterator<Item = &str>> {
     let known = |word: &str| {
         [WAITS, LOOP, PLUMBING, MAIN, JOIN, BLOCKS_ON, QUERY, ORDERS].contains(&word)
             || PLACES.contains(&word)
+            || word == GLUE
             || to_futex(word).is_some()
             || CODE.iter().any(|(known, _)| *known == word)
     };

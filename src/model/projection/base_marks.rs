@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::python::{self, Place};
 use crate::model::facts::redacted;
 use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::vocabulary::qualified::segments;
@@ -18,7 +19,7 @@ pub(in crate::model) enum BaseMark {
     Neutral,
     /// A closure of the user: a thread's start, or a job.
     Closure,
-    /// `main` of native code.
+    /// `main` of native code and of Python, or the code of a Python module.
     Main,
     /// A function of the user that is named as a loop: `serve`, `event_loop`.
     Loop,
@@ -44,12 +45,16 @@ pub(in crate::model) enum BaseMark {
     ManagedLibrary,
     /// Blocks in Java: `Object.wait`, `LockSupport.park`.
     Parks,
-    /// A semaphore or a latch of Java's library.
+    /// A semaphore or a latch of Java's library, or CPython's C function for all its locks.
     Synchronizer,
     /// Waits for the end of a server in Java: `blockUntilShutdown`.
     AwaitsEnd,
     /// A method of Java that takes work if `run` of its thread calls it: `next`. Elsewhere a job.
     MayTake,
+    /// Waits for a condition, an event or a queue of Python's library.
+    Awaits,
+    /// Another function of Python's library. A callback of the user below it is a job.
+    ScriptLibrary,
     /// A function of the user that is named as one that takes work: `pop`, `wait_for_job`.
     Takes,
     /// A function of the user that is named as one that waits for a client or for its request.
@@ -108,6 +113,8 @@ const WORDS: &[(&str, BaseMark)] = &[
     (redacted::SYNCHRONIZER, BaseMark::Synchronizer),
     (redacted::AWAITS_END, BaseMark::AwaitsEnd),
     (redacted::MAY_TAKE, BaseMark::MayTake),
+    (redacted::AWAITS, BaseMark::Awaits),
+    (redacted::SCRIPT_LIBRARY, BaseMark::ScriptLibrary),
 ];
 
 /// Closures: `run::{lambda()#1}::operator()`, `run::{{closure}}`, `Main.lambda$run$0`, and clang's
@@ -267,6 +274,18 @@ pub(in crate::model) fn mark(location: &Location, role: Role) -> BaseMark {
             return *mark;
         }
     }
+    if let Some(place) = python::place(location, role) {
+        return match place {
+            Place::Starts => BaseMark::Starts,
+            Place::Job => BaseMark::Job,
+            Place::Joins => BaseMark::Joins,
+            Place::Awaits => BaseMark::Awaits,
+            Place::Acquires => BaseMark::Synchronizer,
+            Place::NativeLibrary => BaseMark::Library,
+            Place::ScriptLibrary => BaseMark::ScriptLibrary,
+            Place::Neutral => BaseMark::Neutral,
+        };
+    }
     let is_native = location.kind == FrameKind::Native;
     match role {
         Role::Kernel => return BaseMark::Neutral,
@@ -316,6 +335,14 @@ pub(in crate::model) fn mark(location: &Location, role: Role) -> BaseMark {
             };
         }
         Role::Library if location.kind == FrameKind::Java => return mark_of_java_library(name),
+        Role::Library if location.kind == FrameKind::Python => {
+            let last = name.rsplit('.').next().unwrap_or(name);
+            return if jobs.is_match(&snake_case(last)) {
+                BaseMark::Job
+            } else {
+                BaseMark::Foreign
+            };
+        }
         Role::Library | Role::Marker => return BaseMark::Job,
         Role::App => {}
     }
@@ -346,8 +373,8 @@ pub(in crate::model) fn mark(location: &Location, role: Role) -> BaseMark {
             BaseMark::Takes
         }
         _ if sleeps.is_match(&snake) => BaseMark::Sleeps,
-        FrameKind::Native => match &*snake {
-            "main" => BaseMark::Main,
+        FrameKind::Native | FrameKind::Python => match &*snake {
+            "main" | "<module>" => BaseMark::Main,
             "run" | "start" if !job_types.is_match(owner) => BaseMark::Run,
             name if loops.is_match(name) => BaseMark::Loop,
             name if jobs.is_match(name) || job_types.is_match(owner) => BaseMark::Job,

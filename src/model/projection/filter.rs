@@ -12,6 +12,7 @@ use super::idle_marks::{self, Mark};
 use super::kernel_entry::KernelEntry;
 use super::libraries::{NO_LIBRARY, is_standard, library};
 use super::monitor;
+use super::native::Hidden;
 use super::roles::role;
 use super::rows::Rows;
 use super::safepoint;
@@ -35,6 +36,8 @@ pub(super) struct Verdict {
     /// A kernel frame without a name: consecutive ones are shown as one.
     pub anonymous: bool,
     pub stops: StopRole,
+    /// Where it is hidden on stacks with Python frames.
+    pub native: Hidden,
     /// Whose code it is, with the user's corrections.
     pub role: Role,
     pub enters_kernel: Option<KernelEntry>,
@@ -257,7 +260,8 @@ impl Verdicts {
             }),
             _ => NO_LIBRARY,
         };
-        Verdict { interesting, role, base, call, library, ..by_function }
+        let native = Hidden::of(location, role, settings.filters.native);
+        Verdict { interesting, role, native, base, call, library, ..by_function }
     }
 
     pub(super) fn of_location(&self, id: u32) -> Verdict {
@@ -290,6 +294,7 @@ fn judge_function(settings: &Settings, location: &Location, mark: Mark) -> Verdi
             _ => false,
         },
         anonymous: location.is_unnamed_kernel(),
+        native: Hidden::default(),
         role: Role::default(),
         enters_kernel: KernelEntry::of(location),
         base: BaseMark::default(),

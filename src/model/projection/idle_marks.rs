@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::python::{self, InWait};
 use crate::model::facts::redacted;
 use crate::model::facts::tables::{FrameKind, Location};
 
@@ -54,9 +55,6 @@ const WAITS: &[&str] = &[
     // wait are on no thread.
     r"runtime\.(stopm|mPark|sysmon|templateThread)",
     r"os/signal\.signal_recv",
-    // Python, and CPython's own C functions.
-    r"(queue\.)?((Lifo|Priority|Simple)?Queue\.)get|queue\.get",
-    r"_queue_SimpleQueue_get(_impl)?",
 ];
 
 /// Loops that wait for work and run it.
@@ -84,7 +82,6 @@ const LOOPS: &[&str] = &[
     r"java\.util\.concurrent\.ForkJoinPool\.runWorker",
     r"java\.util\.TimerThread\.mainLoop|org\.jboss\.threads\.EnhancedQueueExecutor\$ThreadBody\.run",
     r"org\.quartz\.(core\.QuartzSchedulerThread|simpl\.SimpleThreadPool\$WorkerThread)\.run",
-    r"(concurrent\.futures\.thread\.)?_worker",
 ];
 
 /// Frames between a loop and the system call in which it waits, except the C library and the
@@ -116,7 +113,7 @@ const PLUMBING: &[&str] = &[
     r"java\.util\.concurrent\.locks\.LockSupport\.park[A-Za-z]*",
     // Jobs take from queues too: answers, connections. `thread_base` decides by the place.
     r"java\.util\.concurrent\.[A-Za-z]*(Queue|Deque)(\$\w+)?\.(take|poll)(First|Last)?",
-    r"(threading\.)?Condition\.wait|ngx_thread_cond_wait",
+    r"ngx_thread_cond_wait",
     r"apr_(sleep|proc_wait_all_procs)|Lck_CondWait(Until|Timeout)?|VTIM_sleep",
     r"ethr_(event_t?wait|cond_wait)|erts_(check_io|poll_wait(_flbk)?)",
     r"_*io_uring_(get|wait)_cqes?(_[a-z]+)*",
@@ -188,7 +185,17 @@ pub(in crate::model) fn mark(location: &Location) -> Mark {
     let is_java = location.kind == FrameKind::Java;
     let is_in =
         |modules: &Regex| redacted::of(name).is_none() && modules.is_match(&location.module);
-    match mark_of_name(name, location.kind) {
+    let known = match mark_of_name(name, location.kind) {
+        Mark::Nothing => match python::in_wait(location) {
+            Some(InWait::Orders) => Mark::Orders,
+            Some(InWait::Loop) => Mark::Loop,
+            Some(InWait::Plumbing) => Mark::Plumbing,
+            None => Mark::Nothing,
+        },
+        mark => mark,
+    };
+    match known {
+        Mark::Nothing if location.kind == FrameKind::Python => Mark::Nothing,
         Mark::Nothing if is_in(c_library) => Mark::Plumbing,
         Mark::Nothing if is_in(helpers) => Mark::Waits,
         Mark::Nothing if is_java => Mark::Java,
@@ -233,6 +240,8 @@ pub(super) fn mark_of_name(name: &str, kind: FrameKind) -> Mark {
     }
     if kind == FrameKind::Kernel {
         Mark::Plumbing
+    } else if kind == FrameKind::Python {
+        Mark::Nothing
     } else if queries.is_match(name) {
         Mark::Query
     } else if orders.is_match(name) {

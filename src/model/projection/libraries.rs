@@ -1,5 +1,6 @@
 //! Which library a function belongs to.
 
+use super::python;
 use super::roles::is_system_module;
 use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::vocabulary::java_packages::is_platform;
@@ -17,6 +18,7 @@ const DOMAINS: &[&str] = &["com", "org", "net", "io", "de", "fr", "uk", "cn"];
 pub(super) fn is_standard(location: &Location) -> bool {
     match location.kind {
         FrameKind::Java => is_platform(&location.function),
+        FrameKind::Python => python::is_standard(location),
         _ => {
             is_system_module(&location.module)
                 || segments(&location.function).first().is_some_and(|s| STANDARD.contains(s))
@@ -24,8 +26,8 @@ pub(super) fn is_standard(location: &Location) -> bool {
     }
 }
 
-/// Returns what is equal for functions of one library: `com.zaxxer.hikari`, or the shared object
-/// and the outermost namespace.
+/// Returns what is equal for functions of one library: `com.zaxxer.hikari`, `django`, or the shared
+/// object and the outermost namespace.
 pub(super) fn library(location: &Location) -> (&str, &str) {
     let name = &*location.function;
     if location.kind == FrameKind::Java {
@@ -34,6 +36,30 @@ pub(super) fn library(location: &Location) -> (&str, &str) {
         let end = name.match_indices('.').nth(parts - 1).map_or(name.len(), |(at, _)| at);
         return ("", &name[..end]);
     }
+    if location.kind == FrameKind::Python {
+        let module = if location.module.is_empty() { name } else { &location.module };
+        return ("", module.split('.').next().unwrap_or(module));
+    }
     let parts = segments(name);
     (&location.module, if parts.len() > 1 { parts[0] } else { "" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_python_library_is_its_outermost_package() {
+        let of = |module: &str, file: &str| Location {
+            module: module.into(),
+            file: Some(file.into()),
+            ..Location::named(&format!("{module}.run"), FrameKind::Python)
+        };
+        let django = of("django.db.models.query", "/v/lib/python3.12/site-packages/django/x.py");
+        assert_eq!((library(&django), is_standard(&django)), (("", "django"), false));
+        let json = of("json.decoder", "/usr/lib/python3.12/json/decoder.py");
+        assert_eq!((library(&json), is_standard(&json)), (("", "json"), true));
+        let unknown = Location { module: "".into(), ..of("flask.app", "/v/site-packages/x.py") };
+        assert_eq!(library(&unknown), ("", "flask"));
+    }
 }

@@ -314,7 +314,10 @@ pub(super) struct NodeWait {
 /// Returns what threads wait for: `monitor of TaxTable`, `mutex`.
 pub fn noun(kind: BlockerKind, class: Option<&str>) -> String {
     match (kind, class) {
-        (BlockerKind::OwnedLock | BlockerKind::Parked, Some(class)) => class.to_owned(),
+        (
+            BlockerKind::OwnedLock | BlockerKind::Parked | BlockerKind::ThreadingLock,
+            Some(class),
+        ) => class.to_owned(),
         (BlockerKind::ThreadEnd, _) | (_, None) => kind.word().to_owned(),
         (BlockerKind::ClassInit, Some(class)) => format!("initialisation of {class}"),
         (kind, Some(class)) => format!("{} of {class}", kind.word()),
@@ -336,7 +339,9 @@ fn is_lock(blocker: &Blocker) -> bool {
         | BlockerKind::ClassInit
         | BlockerKind::Mutex
         | BlockerKind::RwLock
-        | BlockerKind::FileLock => true,
+        | BlockerKind::FileLock
+        | BlockerKind::Gil
+        | BlockerKind::ThreadingLock => true,
     };
     // 0: not proven.
     kind && blocker.object != 0

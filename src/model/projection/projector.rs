@@ -334,7 +334,7 @@ impl Projector {
             &filters.focus,
             &filters.ignore,
             &filters.hide,
-            filters.no_kernel,
+            (filters.no_kernel, filters.native),
         );
         let by_frame = match &settings.grouping {
             Grouping::Frame(pattern) => Some(pattern),

@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::idle_marks::{self, Mark};
-use super::{monitor, safepoint};
+use super::{monitor, python, safepoint};
 use crate::model::facts::redacted;
 use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::vocabulary::java_packages;
@@ -87,7 +87,9 @@ const LIBRARY_FILES: &[&str] = &[
     r"/(go|golang|go-?\d[\d.]*)/src/(runtime|internal|net|os|sync|syscall|time|fmt|io|bufio|bytes|strings|strconv|sort|encoding|crypto|database|reflect|context|math|regexp|compress|container|errors|log|path|text|html|hash|slices|maps|iter|unicode|vendor)/",
     r"/pkg/mod/",
     r"/(site|dist)-packages/",
-    r"/lib/python\d[\d.]*/",
+    r"/(lib|lib64)/python\d[\d.]*[a-z]*/",
+    r"/python\d+\.zip/",
+    r"^<frozen ",
     r"(^|/)node_modules/",
     r"^node:",
     r"(^|/)(vendor|third[_-]?party|3rdparty)/",
@@ -155,10 +157,11 @@ pub(super) fn role_by_name(location: &Location) -> Option<Role> {
         FrameKind::Java => java_packages::is_platform(name).then_some(Role::Library),
         // Stubs and adapters of HotSpot; what other compilers made for themselves.
         FrameKind::Jit if &*location.module == "[jvm]" || is_builtin(name) => Some(Role::Runtime),
-        FrameKind::Native | FrameKind::Python | FrameKind::Jit => match () {
+        FrameKind::Python => python::role_by_name(location),
+        FrameKind::Native | FrameKind::Jit => match () {
             () if native_runtime.is_match(name) => Some(Role::Runtime),
             () if is_wait() => Some(Role::Wait),
-            () => None,
+            () => python::role_by_name(location),
         },
     }
 }

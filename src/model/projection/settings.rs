@@ -110,6 +110,28 @@ impl Level {
     }
 }
 
+/// Which native frames of stacks with Python frames are shown. Stacks without any are not touched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum NativeFrames {
+    /// All but the interpreter's own between Python functions and around them.
+    #[default]
+    Auto,
+    Full,
+    /// None, and none of the kernel: their time goes to the Python function that called them.
+    None,
+}
+
+impl NativeFrames {
+    pub const ALL: [NativeFrames; 3] = [NativeFrames::Auto, NativeFrames::Full, NativeFrames::None];
+    pub fn word(self) -> &'static str {
+        match self {
+            NativeFrames::Auto => "auto",
+            NativeFrames::Full => "full",
+            NativeFrames::None => "none",
+        }
+    }
+}
+
 /// The user's correction of whose code matching frames are.
 #[derive(Clone, Debug)]
 pub struct Whose {
@@ -188,6 +210,7 @@ pub struct Filters {
     /// Remove kernel frames from their stacks; their self time goes to the function that called the
     /// kernel.
     pub no_kernel: bool,
+    pub native: NativeFrames,
     /// Show only threads whose raw name or group matches.
     pub threads: Filter<regex::Regex>,
     /// Hide threads that do not keep their program running: daemon threads, and a runtime's own.

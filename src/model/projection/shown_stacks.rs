@@ -75,6 +75,8 @@ struct Place {
     library: u32,
     /// The interesting cut includes one more shown frame.
     one_more: bool,
+    /// A Python frame is here or further out.
+    in_python: bool,
     /// The thread was stopped here, or enters a monitor: frames further in belong to that.
     within: StopRole,
 }
@@ -91,6 +93,7 @@ const NOWHERE: Place = Place {
     telling: 0,
     library: NO_LIBRARY,
     one_more: false,
+    in_python: false,
     within: StopRole::None,
 };
 
@@ -288,9 +291,7 @@ impl ShownStacks {
     }
 
     fn walk(&mut self, walker: &Walker<'_>, stack: StackId) {
-        let Walker { tables, settings, rows, verdicts } = *walker;
-        let cut = settings.filters.interesting.active().is_some();
-        let mine = settings.level == Level::Mine;
+        let Walker { tables, rows, verdicts, .. } = *walker;
         let mut at = stack;
         while self.attach[at.0 as usize] == NOT_WALKED {
             self.way.push(at);
@@ -299,88 +300,125 @@ impl ShownStacks {
         let mut place = self.places[at.0 as usize];
         while let Some(stack) = self.way.pop() {
             for location in rows.of_frame(tables.top(stack)) {
-                let verdict = verdicts.of_location(*location);
-                if place.within == StopRole::ReplacesStop
-                    || (place.within == StopRole::ReplacesMonitorEntry
-                        && verdict.stops != StopRole::ReplacesStop)
-                {
-                    continue;
+                if verdicts.of_location(*location).native.is_python {
+                    self.enter_python(walker, stack, &mut place);
                 }
-                if verdict.stops == StopRole::ReplacesMonitorEntry {
-                    place.within = StopRole::ReplacesMonitorEntry;
-                }
-                if verdict.stops == StopRole::ReplacesStop {
-                    place.within = StopRole::ReplacesStop;
-                    // Removes the frames that lead to the stop.
-                    let mut caller = place.deepest;
-                    while caller != NONE
-                        && matches!(
-                            verdicts.of_location(self.entries[caller as usize].location).stops,
-                            StopRole::LeadsToStop | StopRole::ReplacesMonitorEntry
-                        )
-                    {
-                        caller = self.entries[caller as usize].parent;
-                    }
-                    let of_caller = (caller != NONE)
-                        .then(|| verdicts.of_location(self.entries[caller as usize].location));
-                    place.deepest = caller;
-                    place.way_out = NONE;
-                    place.one_more = cut && of_caller.is_some_and(|verdict| verdict.interesting);
-                    if !cut || place.one_more {
-                        place.attach = caller;
-                    }
-                }
-                let again = || {
-                    verdicts.of_location(self.entries[place.deepest as usize].location).anonymous
-                };
-                if verdict.hide || (verdict.anonymous && place.deepest != NONE && again()) {
-                    continue;
-                }
-                let entry = self.entries.len() as u32;
-                let mut made = Entry {
-                    parent: place.deepest,
-                    location: *location,
-                    role: verdict.role,
-                    is_entry: false,
-                    stack,
-                    branch: NONE,
-                    visit: Mark::default(),
-                };
-                if mine && !matches!(verdict.role, Role::App | Role::Marker) {
-                    let known = (place.way_out != NONE).then_some(place.telling);
-                    let of_app = self
-                        .entries
-                        .get(place.deepest as usize)
-                        .is_some_and(|caller| caller.role == Role::App);
-                    let entered = verdict.enters_kernel.filter(|_| of_app && known.is_none());
-                    if entered.is_some_and(KernelEntry::is_interrupt) {
-                        // It is time of the user's function, which calls no interrupt.
-                        place.way_out = place.deepest;
-                    } else if entered.is_none() && is_way_out(of_app, known, verdict) {
-                        made.is_entry = of_app;
-                        self.entries.push(made);
-                        (place.way_out, place.attach) = (entry, entry);
-                        (place.telling, place.library) = (verdict.telling(), verdict.library);
-                    } else if !of_app && ![NO_LIBRARY, place.library].contains(&verdict.library) {
-                        // A framework says less about the time than the library that it calls.
-                        made.parent = place.way_out;
-                        self.entries.push(made);
-                        (place.attach, place.library) = (entry, verdict.library);
-                    }
-                    continue;
-                }
-                let parent = std::mem::replace(&mut place.deepest, entry);
-                place.way_out = NONE;
-                self.entries.push(made);
-                // The cut keeps root .. the interesting frame nearest the leaf, plus one callee;
-                // else the root alone.
-                if !cut || verdict.interesting || place.one_more || parent == NONE {
-                    place.attach = entry;
-                }
-                place.one_more = cut && verdict.interesting;
+                self.step(walker, stack, *location, &mut place);
             }
             self.places[stack.0 as usize] = place;
             self.attach[stack.0 as usize] = place.attach;
         }
+    }
+
+    /// Removes the frames outside of the Python frame of this stack that are hidden there, up to
+    /// the next Python frame. Until this frame was met they might have been of a stack without any.
+    fn enter_python(&mut self, walker: &Walker<'_>, stack: StackId, place: &mut Place) {
+        let Walker { tables, rows, verdicts, .. } = *walker;
+        let native = |location: &u32| verdicts.of_location(*location).native;
+        let locations = |stack: StackId| rows.of_frame(tables.top(stack)).iter();
+        let mut between = Vec::new();
+        let mut at = tables.parent(stack);
+        while at != StackId::EMPTY && !locations(at).any(|location| native(location).is_python) {
+            between.push(at);
+            at = tables.parent(at);
+        }
+        let is_removed = |location: &u32| native(location).outside;
+        if between.iter().any(|at| locations(*at).any(is_removed)) {
+            *place = self.places[at.0 as usize];
+            for at in between.into_iter().rev() {
+                for location in locations(at).filter(|location| !is_removed(location)) {
+                    self.step(walker, at, *location, place);
+                }
+            }
+        }
+        place.in_python = true;
+    }
+
+    /// Goes one frame further in.
+    fn step(&mut self, walker: &Walker<'_>, stack: StackId, location: u32, place: &mut Place) {
+        let Walker { settings, verdicts, .. } = *walker;
+        let cut = settings.filters.interesting.active().is_some();
+        let mine = settings.level == Level::Mine;
+        let verdict = verdicts.of_location(location);
+        if place.within == StopRole::ReplacesStop
+            || (place.within == StopRole::ReplacesMonitorEntry
+                && verdict.stops != StopRole::ReplacesStop)
+        {
+            return;
+        }
+        if verdict.stops == StopRole::ReplacesMonitorEntry {
+            place.within = StopRole::ReplacesMonitorEntry;
+        }
+        if verdict.stops == StopRole::ReplacesStop {
+            place.within = StopRole::ReplacesStop;
+            // Removes the frames that lead to the stop.
+            let mut caller = place.deepest;
+            while caller != NONE
+                && matches!(
+                    verdicts.of_location(self.entries[caller as usize].location).stops,
+                    StopRole::LeadsToStop | StopRole::ReplacesMonitorEntry
+                )
+            {
+                caller = self.entries[caller as usize].parent;
+            }
+            let of_caller = (caller != NONE)
+                .then(|| verdicts.of_location(self.entries[caller as usize].location));
+            place.deepest = caller;
+            place.way_out = NONE;
+            place.one_more = cut && of_caller.is_some_and(|verdict| verdict.interesting);
+            if !cut || place.one_more {
+                place.attach = caller;
+            }
+        }
+        let again =
+            || verdicts.of_location(self.entries[place.deepest as usize].location).anonymous;
+        if verdict.hide
+            || (verdict.native.inside && place.in_python)
+            || (verdict.anonymous && place.deepest != NONE && again())
+        {
+            return;
+        }
+        let entry = self.entries.len() as u32;
+        let mut made = Entry {
+            parent: place.deepest,
+            location,
+            role: verdict.role,
+            is_entry: false,
+            stack,
+            branch: NONE,
+            visit: Mark::default(),
+        };
+        if mine && !matches!(verdict.role, Role::App | Role::Marker) {
+            let known = (place.way_out != NONE).then_some(place.telling);
+            let of_app = self
+                .entries
+                .get(place.deepest as usize)
+                .is_some_and(|caller| caller.role == Role::App);
+            let entered = verdict.enters_kernel.filter(|_| of_app && known.is_none());
+            if entered.is_some_and(KernelEntry::is_interrupt) {
+                // It is time of the user's function, which calls no interrupt.
+                place.way_out = place.deepest;
+            } else if entered.is_none() && is_way_out(of_app, known, verdict) {
+                made.is_entry = of_app;
+                self.entries.push(made);
+                (place.way_out, place.attach) = (entry, entry);
+                (place.telling, place.library) = (verdict.telling(), verdict.library);
+            } else if !of_app && ![NO_LIBRARY, place.library].contains(&verdict.library) {
+                // A framework says less about the time than the library that it calls.
+                made.parent = place.way_out;
+                self.entries.push(made);
+                (place.attach, place.library) = (entry, verdict.library);
+            }
+            return;
+        }
+        let parent = std::mem::replace(&mut place.deepest, entry);
+        place.way_out = NONE;
+        self.entries.push(made);
+        // The cut keeps root .. the interesting frame nearest the leaf, plus one callee; else the
+        // root alone.
+        if !cut || verdict.interesting || place.one_more || parent == NONE {
+            place.attach = entry;
+        }
+        place.one_more = cut && verdict.interesting;
     }
 }

@@ -14,6 +14,7 @@ mod locks;
 mod long_waits;
 mod main_functions;
 mod mine;
+mod native;
 mod paths;
 mod properties;
 mod samples;
@@ -184,7 +185,7 @@ fn of_kind(name: &str) -> (&str, ThreadKind) {
 }
 
 /// Parses `name:line` in module `app`, file `app.rs`. An inlined one has the tier inlined; `*name`
-/// is HotSpot's code.
+/// is HotSpot's code, `@shop.name` a Python function.
 fn location(text: &str, inlined: bool) -> Location {
     let (function, line) =
         match text.rsplit_once(':').and_then(|(f, line)| Some((f, line.parse().ok()?))) {
@@ -194,6 +195,11 @@ fn location(text: &str, inlined: bool) -> Location {
     let (module, function) = function.split_once('!').unwrap_or(("app", function));
     if let Some(stub) = function.strip_prefix('*') {
         return Location { module: "[jvm]".into(), ..Location::named(stub, FrameKind::Jit) };
+    }
+    if let Some(name) = function.strip_prefix('@') {
+        let module = name.rsplit_once('.').map_or("", |(module, _)| module).into();
+        let file = line.map(|_| "/src/app.py".into());
+        return Location { module, file, line, ..Location::named(name, FrameKind::Python) };
     }
     Location {
         function: function.into(),

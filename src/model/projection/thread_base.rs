@@ -8,6 +8,8 @@
 //! `run` of any class but a job's: `PayRequest`. A join, a barrier or a future is a wait for the
 //! result of a job, except directly in `main`. In doubt the thread is busy.
 //!
+//! A Python thread is judged as a native one. Its module's own code is its `main`.
+//!
 //! Packages of some servers have few names. Of those that are listed, a thread waits for work if
 //! the wait is in one of its first two functions.
 
@@ -62,10 +64,10 @@ impl Base {
     /// Returns the conclusion with one more frame, further in.
     pub(super) fn below(self, mark: BaseMark) -> Base {
         use BaseMark::{Any, BlocksOn, Closure, Foreign, Joins, Library, Loop, ManagedLoop};
+        use BaseMark::{Awaits, Neutral, OfQueue, Parks, Run, ScriptLibrary, Starts, Synchronizer};
         use BaseMark::{
             AwaitsEnd, ManagedClosure, ManagedLibrary, ManagedMain, ManagedRun, MayTake,
         };
-        use BaseMark::{Neutral, OfQueue, Parks, Run, Starts, Synchronizer};
         let is_managed_base = matches!(self, Base::ManagedMain | Base::Body);
         let is_base = is_managed_base
             || matches!(
@@ -79,7 +81,16 @@ impl Base {
             (Base::Unknown | Base::Start, Starts) => Base::Start,
             // A thread's class may call `run` of its superclass, which calls that of its task.
             (Base::Body, Starts) => Base::Start,
-            (Base::Unknown, Library) => Base::Unknown,
+            (Base::Unknown, Library | ScriptLibrary) => Base::Unknown,
+            (_, Awaits) if is_base || self == Base::Takes => Base::Takes,
+            (Base::Joined | Base::Helper(_) | Base::InLibrary | Base::Serves, Awaits) => self,
+            (Base::Helper(_) | Base::InLibrary | Base::Serves, Synchronizer) => self,
+            (Base::Start, ScriptLibrary) => Base::Helper(1),
+            (Base::Helper(_) | Base::Serves, ScriptLibrary) => self,
+            (Base::Main | Base::Loops, ScriptLibrary) => self,
+            (Base::Closures | Base::First | Base::Takes | Base::InLibrary, ScriptLibrary) => {
+                Base::InLibrary
+            }
             (_, BaseMark::Takes) if is_base || self == Base::Takes => Base::Takes,
             (_, BaseMark::Serves) if is_base || matches!(self, Base::Takes | Base::Serves) => {
                 Base::Serves

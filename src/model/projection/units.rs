@@ -5,10 +5,11 @@
 //! | Java | the class, with inner classes separate; without classes generated for its lambdas | its package | `[java]` |
 //! | C++, Rust | the type or namespace that owns the function, else the module | the outermost namespace, the crate; else the module | the shared object |
 //! | JIT code | the file, else the module | the module | the module |
+//! | Python | the class, also one within a function; else the module | the outermost package, else the module | the module |
 //! | kernel | the module | the module | the module |
 //!
 //! Modules are shared objects; Java's own modules are not read. So under `module` all Java code is
-//! one row, beside the virtual machine and the C library.
+//! one row, beside the virtual machine and the C library. Of Python, modules are read.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,6 +22,9 @@ use crate::model::vocabulary::qualified::owner;
 const JAVA: &str = "[java]";
 /// The package of classes without one.
 const NO_PACKAGE: &str = "(no package)";
+
+/// The part of a Python name between a function and what is defined in it.
+const LOCALS: &str = "<locals>";
 
 /// What follows a class's name in the names of classes generated for it at run time.
 const GENERATED: &[&str] = &[
@@ -53,6 +57,8 @@ pub(super) fn unit(location: &Location, by: RollUp) -> Option<Location> {
         (RollUp::Package, FrameKind::Native) => {
             namespace(&owner(&location.function)).to_owned().into()
         }
+        (RollUp::Class, FrameKind::Python) => python_class(location).into(),
+        (RollUp::Package, FrameKind::Python) => module.split('.').next().unwrap_or(module).into(),
         (RollUp::Class, FrameKind::Jit) => base(location.file.as_deref().unwrap_or("")).into(),
         (_, FrameKind::Native | FrameKind::Jit | FrameKind::Kernel | FrameKind::Python) => {
             "".into()
@@ -92,6 +98,34 @@ fn class(location: &Location) -> &str {
         class => class,
     };
     GENERATED.iter().fold(class, |class, mark| class.split_once(mark).map_or(class, |(of, _)| of))
+}
+
+/// Returns the class of a Python function with its module, or the module alone: of
+/// `shop.views.Cart.total` in `shop.views` it is `shop.views.Cart`. A function within another
+/// belongs where that does. Empty without both.
+fn python_class(location: &Location) -> &str {
+    let (name, module) = (&*location.function, &*location.module);
+    let qualified = match module {
+        "" => name,
+        module => match name.strip_prefix(module).and_then(|rest| rest.strip_prefix('.')) {
+            Some(qualified) => qualified,
+            None => return module,
+        },
+    };
+    let start = name.len() - qualified.len();
+    let mut owner = qualified;
+    // `Cart.total.<locals>.inner` -> `Cart.total.<locals>` -> `Cart.total` -> `Cart`.
+    loop {
+        owner = owner.rsplit_once('.').map_or("", |(owner, _)| owner);
+        match owner.strip_suffix(LOCALS) {
+            Some(function) => owner = function.trim_end_matches('.'),
+            None => break,
+        }
+    }
+    match owner {
+        "" => module,
+        owner => &name[..start + owner.len()],
+    }
 }
 
 /// Returns the outermost namespace, or the crate. Empty for a class outside of all namespaces.
@@ -181,6 +215,35 @@ mod tests {
         native("pthread_cond_wait", ["libx.so.1", "libx.so.1", "libx.so.1"]);
         native("libx.so.1!fn_1a40", ["libx.so.1", "libx.so.1", "libx.so.1"]);
         check(FrameKind::Native, "0x77", "", ["0x77"; 3]);
+    }
+
+    #[test]
+    fn python() {
+        let python = |function: &str, module: &str, expected| {
+            check(FrameKind::Python, function, module, expected)
+        };
+        let views = "shop.views";
+        python("shop.views.Cart.total", views, ["shop.views.Cart", "shop", views]);
+        python("shop.views.Cart.Item.price", views, ["shop.views.Cart.Item", "shop", views]);
+        python("shop.views.total", views, [views, "shop", views]);
+        python("shop.views.<module>", views, [views, "shop", views]);
+        python("shop.views.<lambda>", views, [views, "shop", views]);
+        python("shop.views.outer.<locals>.inner", views, [views, "shop", views]);
+        python("shop.views.outer.<locals>.a.<locals>.<lambda>", views, [views, "shop", views]);
+        python(
+            "shop.views.Cart.total.<locals>.<listcomp>",
+            views,
+            ["shop.views.Cart", "shop", views],
+        );
+        let local = "shop.views.outer.<locals>.Local";
+        python(&format!("{local}.run"), views, [local, "shop", views]);
+        python("json.loads", "json", ["json"; 3]);
+        python("total", "total", ["total"; 3]);
+        // No module is known, or it is not part of the name.
+        python("Cart.total", "", ["Cart", "Cart.total", "Cart.total"]);
+        python("total", "", ["total"; 3]);
+        python("viewsets.total", "views", ["views"; 3]);
+        python("<string>.<module>", "<string>", ["<string>"; 3]);
     }
 
     #[test]

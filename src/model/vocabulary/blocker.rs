@@ -36,10 +36,14 @@ pub enum BlockerKind {
     FileLock = 13,
     /// `waitpid`; the object is the child's process id, 0 for any child.
     Child = 14,
+    /// Python: the lock of its interpreter, which a thread needs to execute Python code (GIL).
+    Gil = 15,
+    /// Python: `threading.Lock` or `threading.RLock`.
+    ThreadingLock = 16,
 }
 
 impl BlockerKind {
-    pub const ALL: [BlockerKind; 14] = [
+    pub const ALL: [BlockerKind; 16] = [
         BlockerKind::Monitor,
         BlockerKind::Notify,
         BlockerKind::OwnedLock,
@@ -54,6 +58,8 @@ impl BlockerKind {
         BlockerKind::RwLock,
         BlockerKind::FileLock,
         BlockerKind::Child,
+        BlockerKind::Gil,
+        BlockerKind::ThreadingLock,
     ];
 
     /// Returns the kind with this number.
@@ -66,7 +72,7 @@ impl BlockerKind {
         match self {
             BlockerKind::Monitor => "monitor",
             BlockerKind::Notify => "notify",
-            BlockerKind::OwnedLock => "lock",
+            BlockerKind::OwnedLock | BlockerKind::ThreadingLock => "lock",
             BlockerKind::Condition => "condition",
             BlockerKind::Semaphore => "semaphore",
             BlockerKind::Latch => "latch",
@@ -78,6 +84,7 @@ impl BlockerKind {
             BlockerKind::RwLock => "rwlock",
             BlockerKind::FileLock => "file lock",
             BlockerKind::Child => "child",
+            BlockerKind::Gil => "GIL",
         }
     }
 
@@ -85,7 +92,7 @@ impl BlockerKind {
     pub fn name_of(self, class: Option<&str>, object: u64) -> String {
         let what = match class {
             // Whatever it is, the class says it.
-            Some(class) if self == BlockerKind::Parked => class.to_owned(),
+            Some(class) if self.is_named_by_class() => class.to_owned(),
             Some(class) => format!("{} of {class}", self.word()),
             None => self.word().to_owned(),
         };
@@ -93,6 +100,10 @@ impl BlockerKind {
             Some(number) => format!("{what} {number}"),
             None => what,
         }
+    }
+
+    fn is_named_by_class(self) -> bool {
+        matches!(self, BlockerKind::Parked | BlockerKind::ThreadingLock)
     }
 
     /// Returns the object's address, or the number of a file or process, as other tools print them.
@@ -116,6 +127,8 @@ impl BlockerKind {
                 | BlockerKind::Mutex
                 | BlockerKind::RwLock
                 | BlockerKind::FileLock
+                | BlockerKind::Gil
+                | BlockerKind::ThreadingLock
         )
     }
 
@@ -138,6 +151,7 @@ impl BlockerKind {
                 | BlockerKind::ClassInit
                 | BlockerKind::Mutex
                 | BlockerKind::RwLock
+                | BlockerKind::ThreadingLock
         )
     }
 
@@ -219,7 +233,7 @@ mod tests {
         for kind in BlockerKind::ALL {
             assert_eq!(BlockerKind::of(kind as u8), Some(kind));
         }
-        assert_eq!([BlockerKind::of(0), BlockerKind::of(15)], [None, None]);
-        assert_eq!(BlockerKind::Child as u8, 14);
+        assert_eq!([BlockerKind::of(0), BlockerKind::of(17)], [None, None]);
+        assert_eq!(BlockerKind::ThreadingLock as u8, 16);
     }
 }

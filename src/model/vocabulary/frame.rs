@@ -183,10 +183,13 @@ pub enum Marker {
     PageMissing = 16,
     /// The thread has not been put on a core since it was created.
     NotRunYet = 17,
+    /// Native frames among those of an interpreter are missing here: it could not be told where
+    /// they belong.
+    NotPlaced = 18,
 }
 
 impl Marker {
-    pub const ALL: [Marker; 18] = [
+    pub const ALL: [Marker; 19] = [
         Marker::Truncated,
         Marker::TooDeep,
         Marker::NoUnwindInfo,
@@ -205,6 +208,7 @@ impl Marker {
         Marker::NotCopied,
         Marker::PageMissing,
         Marker::NotRunYet,
+        Marker::NotPlaced,
     ];
 
     fn from_code(code: u8) -> Marker {
@@ -234,6 +238,7 @@ impl Marker {
             (Marker::NotCopied, _) => "[... frames not copied]".into(),
             (Marker::PageMissing, _) => "[truncated: a page of the stack was not in memory]".into(),
             (Marker::NotRunYet, _) => "[new thread, has not run yet]".into(),
+            (Marker::NotPlaced, _) => "[native frames that could not be placed]".into(),
         }
     }
 

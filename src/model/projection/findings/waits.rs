@@ -230,13 +230,17 @@ impl Evidence<'_> {
         says.then(|| format!("> {}", WaitsFor { fd: None, ..waits }))
     }
 
-    /// Returns what threads wait for: `the monitor of TaxTable`, `one mutex`.
+    /// Returns what threads wait for: `the monitor of TaxTable`, `the GIL`, `one mutex`.
     fn lock_noun(&self, lock: &Lock) -> String {
         let class = lock.class.as_deref().map(self.wording.class);
         let noun = noun(lock.kind, class);
         match (lock.kind, class) {
-            (BlockerKind::OwnedLock | BlockerKind::Parked, Some(_)) => noun,
+            (
+                BlockerKind::OwnedLock | BlockerKind::Parked | BlockerKind::ThreadingLock,
+                Some(_),
+            ) => noun,
             (_, Some(_)) => format!("the {noun}"),
+            (BlockerKind::Gil, None) => format!("the {noun}"),
             (_, None) => format!("one {noun}"),
         }
     }

@@ -1,7 +1,7 @@
 //! Filters, idle time, the interesting cut, and the accounting of hidden time.
 
 use super::*;
-use crate::model::projection::settings::Grouping;
+use crate::model::projection::settings::{Grouping, NativeFrames};
 use regex::Regex;
 
 fn pattern(text: &str) -> Filter<Regex> {
@@ -122,6 +122,7 @@ fn a_filter_that_is_off_does_nothing() {
         ignore: Filter { value: all.clone(), on: false },
         hide: Filter { value: all, on: false },
         no_kernel: false,
+        native: NativeFrames::Auto,
         skip_daemon: false,
         threads: Filter { value: Some(Regex::new("x").unwrap()), on: false },
         min_percent: Filter::default(),

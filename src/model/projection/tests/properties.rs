@@ -11,10 +11,13 @@ pub(super) use self::oracle::row_name;
 use self::oracle::{Oracle, only_waits, rows, totals};
 use super::*;
 use crate::model::facts::tables::{Blocker, BlockerId, Holder};
-use crate::model::projection::settings::{Filters, Grouping, Level, RollUp, SortColumn};
+use crate::model::projection::settings::{
+    Filters, Grouping, Level, NativeFrames, RollUp, SortColumn,
+};
 use crate::model::vocabulary::blocker::BlockerKind;
 
-/// Frames of random stacks: plain, in libraries, inlined, all idle kinds, a marker, the kernel's.
+/// Frames of random stacks: plain, in libraries, inlined, all idle kinds, a marker, the kernel's,
+/// Python's.
 const FRAMES: &[&str] = &[
     "start",
     "main:1",
@@ -32,9 +35,15 @@ const FRAMES: &[&str] = &[
     "vmlinux!copy",
     "vmlinux![kernel]",
     "vmlinux!asm_common_interrupt",
+    "@web.cart:8",
+    "@web.pay:9",
+    GLUE,
+    INTERPRETER,
 ];
 const POOL: &str = "rayon_core::sleep::Sleep::sleep";
 const LOOP: &str = "uv__io_poll";
+const GLUE: &str = "libpython3.12.so.1.0!_PyEval_Vector";
+const INTERPRETER: &str = "libpython3.12.so.1.0!long_add";
 const PLUMBING: &str = "libc.so.6!wait";
 
 const NAMES: &[&str] = &["work-1", "work-2", "main", "7", "~GC #1", "~GC #2", "^work-3"];
@@ -177,20 +186,24 @@ fn filters() -> impl Strategy<Value = Filters> {
         filter(patterns(&["wrap|copy", "^start$|^main$", ""])),
         filter(patterns(&["^work-$", "^work-1$|main", "^GC $|3", "JVM"])),
         any::<(bool, bool)>(),
+        prop::sample::select(&NativeFrames::ALL[..]),
     )
-        .prop_map(|(interesting, focus, ignore, hide, threads, (no_kernel, skip_daemon))| {
-            let min_percent = Filter::default();
-            Filters {
-                interesting,
-                focus,
-                ignore,
-                hide,
-                no_kernel,
-                threads,
-                skip_daemon,
-                min_percent,
-            }
-        })
+        .prop_map(
+            |(interesting, focus, ignore, hide, threads, (no_kernel, skip_daemon), native)| {
+                let min_percent = Filter::default();
+                Filters {
+                    interesting,
+                    focus,
+                    ignore,
+                    hide,
+                    no_kernel,
+                    native,
+                    threads,
+                    skip_daemon,
+                    min_percent,
+                }
+            },
+        )
 }
 
 fn grouping() -> impl Strategy<Value = Grouping> {
@@ -399,6 +412,7 @@ proptest! {
         changed.filters.interesting = other.filters.interesting;
         changed.filters.hide = other.filters.hide;
         changed.filters.no_kernel = other.filters.no_kernel;
+        changed.filters.native = other.filters.native;
         changed.roll_up = other.roll_up;
         let mut world = world(&facts);
         let (before, after) = (world.project(&settings), world.project(&changed));

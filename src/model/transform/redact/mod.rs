@@ -22,7 +22,9 @@ use crate::model::facts::tables::{
 };
 use crate::model::projection::settings::{Filter, Grouping, Settings};
 use crate::model::projection::waits::{Object, Peer, PeerProcess, WaitsFor, read_call};
-use crate::model::projection::{self, Mark, base_mark, is_monitor_enter, mark, role};
+use crate::model::projection::{
+    self, Mark, base_mark, is_glue, is_interpreter, is_monitor_enter, mark, role,
+};
 use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::event::Syscall;
 use crate::model::vocabulary::frame::{FrameCode, Marker, RawFrame, ThreadKind};
@@ -228,6 +230,9 @@ impl Redactor {
         if kind(&new) != kind(old) {
             roles.extend(kind(old).map(redacted::of_futex));
         }
+        if is_glue(old) && !is_glue(&new) {
+            roles.push(redacted::GLUE);
+        }
         let was = role(old, origin);
         // A mark by the module alone would make a wait of the new name.
         let marked =
@@ -342,6 +347,7 @@ fn is_public(kind: FrameKind, module: &str) -> bool {
                 .filter(|(_, version)| numbers(version))
                 .map_or(name, |(name, _)| name);
             module == "[vdso]"
+                || is_interpreter(module)
                 || (module.contains(".so") && numbers(version) && PUBLIC.contains(&plain))
         }
         _ => false,

@@ -86,12 +86,52 @@ fn functions_of_known_servers_keep_what_is_decided_by_their_files() {
 }
 
 #[test]
+fn functions_of_python_and_its_interpreter_lead_to_the_same_decisions() {
+    let mut redactor = Redactor::new(KEY);
+    for (name, module, file, kind) in [
+        ("shop.views.Cart.total", "shop.views", "/app/shop/views.py", FrameKind::Python),
+        ("shop.<module>", "shop", "/app/shop.py", FrameKind::Python),
+        ("shop.work", "shop", "/app/shop.py", FrameKind::Python),
+        ("threading.Thread.run", "threading", "/usr/lib/python3.11/x.py", FrameKind::Python),
+        ("threading.Event.wait", "threading", "/usr/lib/python3.11/x.py", FrameKind::Python),
+        ("threading.Thread.join", "threading", "/usr/lib/python3.11/x.py", FrameKind::Python),
+        ("queue.Queue.get", "queue", "/usr/lib/python3.11/x.py", FrameKind::Python),
+        ("json.loads", "json", "/usr/lib/python3.11/x.py", FrameKind::Python),
+        ("concurrent.futures.thread._worker", "x", "/usr/lib/python3.11/x.py", FrameKind::Python),
+        ("multiprocessing.pool.worker", "x", "/usr/lib/python3.11/x.py", FrameKind::Python),
+        ("subprocess.Popen.wait", "subprocess", "/usr/lib/python3.11/x.py", FrameKind::Python),
+        ("django.setup", "django", "/v/site-packages/django/__init__.py", FrameKind::Python),
+        ("_PyEval_EvalFrameDefault", "uwsgi", "", FrameKind::Native),
+        ("PyThread_acquire_lock_timed", "uwsgi", "", FrameKind::Native),
+        ("PyDict_GetItem", "uwsgi", "", FrameKind::Native),
+        ("_queue_SimpleQueue_get", "_queue.cpython-311-x86_64-linux-gnu.so", "", FrameKind::Native),
+        ("_PyEval_EvalFrameDefault", "libpython3.11.so.1.0", "", FrameKind::Native),
+        ("python3.11!fn_584960", "python3.11", "", FrameKind::Native),
+    ] {
+        let decisions = |location: &Location| {
+            let role = role(location, Origin::Unknown);
+            (mark(location), role, base_mark(location, role), is_glue(location))
+        };
+        let file = (!file.is_empty()).then(|| file.into());
+        let old = Location { file, ..location(name, module, kind) };
+        let new = redactor.location(&old, Origin::Unknown);
+        assert_eq!(decisions(&new), decisions(&old), "{name}: {}", new.function);
+        let again = redactor.location(&new, Origin::Unknown);
+        assert_eq!(decisions(&again), decisions(&old), "{name}: {}", again.function);
+    }
+}
+
+#[test]
 fn what_every_system_has_stays_and_nothing_else_does() {
     let mut redactor = Redactor::new(KEY);
     for (function, module, kind, stays) in [
         ("malloc", "/usr/lib/libc.so.6", FrameKind::Native, true),
         ("malloc", "libc-2.31.so", FrameKind::Native, true),
         ("JavaThread::run", "libjvm.so", FrameKind::Native, true),
+        ("PyDict_GetItem", "libpython3.12.so.1.0", FrameKind::Native, true),
+        ("long_add", "/usr/bin/python3.11", FrameKind::Native, true),
+        ("PyDict_GetItem", "pythonshop", FrameKind::Native, false),
+        ("json.loads", "json", FrameKind::Python, false),
         ("clock_gettime", "[vdso]", FrameKind::Native, true),
         ("vfs_read", "vmlinux", FrameKind::Kernel, true),
         ("[kernel]", "", FrameKind::Kernel, true),

@@ -34,6 +34,7 @@ pub(super) fn rolled(location: &Location, roll_up: RollUp) -> Location {
     let name = match (roll_up, kind) {
         (RollUp::Function | RollUp::Line, _) | (_, FrameKind::Marker) => return location.clone(),
         (RollUp::Class, FrameKind::Native) => class,
+        (RollUp::Class | RollUp::Package, FrameKind::Python) => Some(&**module),
         (RollUp::Package, FrameKind::Native) => class.and_then(|class| class.split("::").next()),
         _ => None,
     };
@@ -209,10 +210,33 @@ impl Oracle {
         self.shown.add(&totals);
 
         let kernel = |l: &Location| filters.no_kernel && &*l.module == "vmlinux";
-        let hidden = |l: &&Location| {
+        let hidden = |l: &Location| {
             kernel(l) || filters.hide.active().is_some_and(|p| p.is_match(&l.function))
         };
-        let mut kept: Vec<&Location> = frames.iter().filter(|l| !hidden(l)).collect();
+        let is_python = |l: &Location| l.kind == FrameKind::Python;
+        let (outermost, innermost) =
+            (frames.iter().position(is_python), frames.iter().rposition(is_python));
+        // Who names what is interesting means to see it.
+        let interesting = |l: &Location| {
+            let prefixes = filters.interesting.active().into_iter().flatten();
+            prefixes.into_iter().any(|p| l.function.starts_with(p) || l.module.starts_with(p))
+        };
+        let native = |at: usize, l: &Location| {
+            let outside = innermost.is_some_and(|python| at < python);
+            let inside = outermost.is_some_and(|python| at > python);
+            let of_interpreter = l.module.starts_with("libpython") && !interesting(l);
+            match filters.native {
+                NativeFrames::Full => false,
+                NativeFrames::Auto => {
+                    of_interpreter && (outside || (inside && *l.function == *"_PyEval_Vector"))
+                }
+                NativeFrames::None => {
+                    matches!(l.kind, FrameKind::Native | FrameKind::Kernel) && (outside || inside)
+                }
+            }
+        };
+        let shown = (0..).zip(frames).filter(|(at, l)| !hidden(l) && !native(*at, l));
+        let mut kept: Vec<&Location> = shown.map(|(_, l)| l).collect();
         kept.dedup_by(|a, b| [a, b].iter().all(|l| &*l.function == "[kernel]"));
         if let Some(prefixes) = filters.interesting.active() {
             let begins = |l: &Location, p: &String| {
@@ -315,7 +339,10 @@ pub(super) fn is_idle(fact: &FactSpec, frames: &[Location], settings: &Settings)
         State::Poll => true,
         State::Wait | State::Sleep => {
             let in_loop = frames.iter().rposition(|l| is(l, LOOP)).is_some_and(|innermost| {
-                frames[innermost + 1..].iter().all(|l| is(l, PLUMBING) || &*l.module == "vmlinux")
+                frames[innermost + 1..].iter().all(|l| {
+                    let of_python = l.module.starts_with("libpython");
+                    is(l, PLUMBING) || of_python || &*l.module == "vmlinux"
+                })
             });
             fact.is_internal() || frames.iter().any(|l| only_waits(l, settings)) || in_loop
         }
