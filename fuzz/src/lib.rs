@@ -9,6 +9,10 @@ pub mod changed_waits;
 pub mod elf;
 #[path = "../../src/unwinder/framehop/tests/image.rs"]
 pub mod image;
+#[path = "../../src/runtimes/cpython/tests/made_up.rs"]
+pub mod made_up;
+#[path = "../../src/runtimes/cpython/tests/made_up_objects.rs"]
+pub mod made_up_objects;
 #[path = "../../src/pclntab/tests/made_up.rs"]
 pub mod pclntab;
 #[path = "../../tests/java_recorded/recording.rs"]
@@ -18,8 +22,9 @@ pub mod sessions;
 #[path = "../../tests/java_recorded/waits.rs"]
 pub mod waits;
 
-// `image` is a file of the package's own tests, which refers to this module by `crate::`.
-pub use sampletop::process;
+// `image` and `made_up` are files of the package's own tests, which refer to these modules by
+// `crate::`.
+pub use sampletop::{process, runtimes};
 
 use sampletop::config::Format;
 use sampletop::model::facts::tables::FrameId;

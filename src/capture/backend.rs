@@ -1,5 +1,6 @@
 //! The backends of capture, and which of them this machine permits: found out by trying.
 
+use crate::capture::bpf::interpreter::Interpreters;
 use crate::capture::bpf::load::Refusal;
 use crate::capture::bpf::{self, Bpf};
 use crate::capture::perf::{self, Perf};
@@ -43,6 +44,8 @@ pub struct Backend {
     pub perf: Option<Perf>,
     /// Declared after `perf`, which uses its filter, so that it is dropped later.
     pub bpf: Option<Bpf>,
+    /// Reads frames of interpreters that come with the samples.
+    pub interpreters: Option<Interpreters>,
     /// Stacks of threads that are off the core are read from the target's memory.
     pub reads_stacks: bool,
     /// [`Kind::Ptrace`] is permitted.
@@ -74,7 +77,7 @@ pub fn open(choice: CaptureChoice, setting: &Setting<'_>) -> Result<Backend, Att
     let may_stop = has_access && ptrace::permitted();
     let backend = |kind, perf, lack| {
         let reads_stacks = matches!(kind, Kind::Perf | Kind::Ptrace);
-        Ok(Backend { kind, perf, bpf: None, reads_stacks, may_stop, lack })
+        Ok(Backend { kind, perf, bpf: None, interpreters: None, reads_stacks, may_stop, lack })
     };
     match choice {
         CaptureChoice::States => return backend(Kind::States, None, None),
@@ -85,12 +88,12 @@ pub fn open(choice: CaptureChoice, setting: &Setting<'_>) -> Result<Backend, Att
         CaptureChoice::Bpf if !has_access => return Err(refused(no_access())),
         CaptureChoice::Bpf | CaptureChoice::Auto if has_access => {
             match (setting.open_bpf(), choice) {
-                (Ok((bpf, perf)), _) => {
-                    let (perf, bpf) = (Some(perf), Some(bpf));
+                (Ok((mut bpf, perf)), _) => {
                     return Ok(Backend {
                         kind: Kind::Bpf,
-                        perf,
-                        bpf,
+                        perf: Some(perf),
+                        interpreters: bpf.take_interpreters(),
+                        bpf: Some(bpf),
                         reads_stacks: true,
                         may_stop,
                         lack: None,
@@ -150,6 +153,9 @@ impl Backend {
     /// Stops taking stacks of a process.
     pub fn remove(&mut self, pid: u32) {
         if let Some(bpf) = &mut self.bpf {
+            if let (Some(interpreters), Some(id)) = (&mut self.interpreters, bpf.process_of(pid)) {
+                let _ = interpreters.set(id, None);
+            }
             bpf.remove(pid);
         }
         if let Some(perf) = &mut self.perf {

@@ -39,6 +39,8 @@ pub struct Sample<'a> {
     pub pid: u32,
     pub tid: u32,
     pub at: Ns,
+    /// The processor that took it, as the reader of the ring says; 0 before.
+    pub processor: u32,
     /// Empty for a thread in user mode, and where the kernel forbids sampling in kernel mode.
     pub kernel: Callchain<'a>,
     /// User registers at entry to the kernel. `None` without 64-bit user registers: a kernel
@@ -347,6 +349,7 @@ fn parse_sample<'a>(bytes: &mut Bytes<'a>) -> Option<Sample<'a>> {
         pid: ids as u32,
         tid: (ids >> 32) as u32,
         at,
+        processor: 0,
         kernel,
         registers,
         stack,

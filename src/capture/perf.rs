@@ -279,10 +279,12 @@ impl Perf {
     pub fn drain(&mut self, until: Ns, mut f: impl FnMut(&Sample<'_>)) {
         let mut foreign = Vec::new();
         for cpu in &mut self.cpus {
+            let processor = cpu.number;
             cpu.ring.drain(|record| {
                 match record {
                     Record::Sample(sample) if sample.at > until => return false,
                     Record::Sample(sample) => {
+                        let sample = Sample { processor, ..sample };
                         if self.scope == Scope::Threads {
                             note_sample(
                                 &mut self.threads,

@@ -6,6 +6,8 @@
 //! runtime_thread_names  names that a runtime gives its threads
 //! scans                 the thread scan of each tick
 //! pacing                how often there are samples, ticks and visits
+//! on_its_core           the same, without the kernel's help
+//! interpreters          frames that come with samples of interpreters' threads
 //! samples               samples of running threads, by the kernel or by ptrace
 //! changes               added processes, execs, exits, changes of backend
 //! blockers              reads what blocked threads wait for, and who holds it
@@ -19,6 +21,8 @@ mod blockers;
 mod changes;
 mod deadlocks;
 mod emit;
+mod interpreters;
+mod on_its_core;
 mod pacing;
 mod process;
 mod runtime_thread_names;
@@ -430,6 +434,8 @@ impl Core {
         self.drain(begin);
         let scan_from = monotonic();
         self.scan_threads();
+        self.announce_interpreters();
+        self.sample_interpreters();
         let scans = monotonic() - scan_from;
         for process in &mut self.processes {
             process.names.refresh(process.target.pid(), begin, process.unwinder.as_mut());

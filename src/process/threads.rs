@@ -52,6 +52,8 @@ pub struct Stat {
     pub start: u64,
     /// Fields 14 + 15, utime + stime, in clock ticks.
     pub cpu_ticks: u64,
+    /// Field 39: the processor that it is on, or was on last.
+    pub processor: u32,
 }
 
 /// Contents of `/proc/PID/task/TID/syscall`.
@@ -398,7 +400,14 @@ pub fn parse_stat(text: &[u8]) -> Option<Stat> {
     let utime = decimal(rest.nth(10)?)?;
     let stime = decimal(rest.next()?)?;
     let start = decimal(rest.nth(6)?)?;
-    Some(Stat { name: unescape(name), state, start, cpu_ticks: utime.wrapping_add(stime) })
+    let processor = rest.nth(16).and_then(decimal).and_then(|number| number.try_into().ok());
+    Some(Stat {
+        name: unescape(name),
+        state,
+        start,
+        cpu_ticks: utime.wrapping_add(stime),
+        processor: processor.unwrap_or(u32::MAX),
+    })
 }
 
 /// Unescapes a name. In `stat` the kernel writes newline and backslash as `\n` and `\\`

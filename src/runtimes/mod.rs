@@ -9,10 +9,12 @@
 //! frame_and_thread_names  ids of runtime frames and threads, and their names
 //! java_class_origins/     whose code a Java class is
 //! dynsym                  exported symbols of a loaded library, read from its image in memory
+//! cpython/                CPython
 //! jvm/                    HotSpot
 //! perf_map/               other JIT compilers, by a file that names their code
 //! ```
 
+pub mod cpython;
 pub mod dynsym;
 pub mod frame_and_thread_names;
 pub mod java_class_origins;
@@ -21,8 +23,10 @@ pub mod perf_map;
 
 use std::time::{Duration, Instant};
 
+use crate::process::maps::Maps;
 use crate::process::memory::Memory;
-use crate::unwinder::{Detect, Detected};
+use crate::unwinder::{Detect, Detected, Generated};
+use cpython::Cpython;
 use frame_and_thread_names::Names;
 use jvm::{Jvm, Unreadable};
 use perf_map::Finder;
@@ -36,8 +40,17 @@ const TRIES: u32 = 12;
 pub fn detect(pid: u32, names: Names) -> Detect {
     let mut tries = Tries::default();
     let mut finder = Finder::default();
+    let mut search = cpython::Search::default();
     Box::new(move |maps| {
-        let Some(image) = jvm::library(maps) else {
+        let jvm = jvm::library(maps);
+        let python = match jvm {
+            Some(_) => None,
+            None => search.find(&Memory::new(pid), maps),
+        };
+        let Some(image) = jvm.or(python.as_ref().map(|image| image.start)) else {
+            if jvm.is_none() && search.is_loading() {
+                return Detected::Starting;
+            }
             // After an exec nothing of the old runtime is missing any more.
             if std::mem::take(&mut tries).made > 0 {
                 names.missing(pid, None);
@@ -49,23 +62,68 @@ pub fn detect(pid: u32, names: Names) -> Detect {
             Try::Later => return Detected::Starting,
             Try::Never => return finder.observe(pid, maps, &names),
         }
-        match Jvm::attach(Memory::new(pid), image, names.clone()) {
-            Ok(jvm) => {
-                names.attached(pid, "jvm");
-                names.missing(
-                    pid,
-                    jvm.nameless().map(|missing| missing.without("the full names of its threads")),
-                );
-                Detected::Runtime(Box::new(
-                    jvm.in_process(pid).with_nameless(jvm::nameless(pid, maps)),
-                ))
-            }
-            Err(why) => {
-                names.missing(pid, unreadable(&why, tries.made == TRIES));
-                Detected::Starting
+        let last = tries.made == TRIES;
+        let found = match python {
+            Some(image) => attach_to_python(pid, &image, &names, last),
+            None => attach_to_jvm(pid, image, maps, &names, last),
+        };
+        match found {
+            Ok(runtime) => Detected::Runtime(runtime),
+            Err(Again::Soon) => Detected::Starting,
+            Err(Again::Never) => {
+                tries.made = TRIES;
+                finder.observe(pid, maps, &names)
             }
         }
     })
+}
+
+/// When to attach again to a runtime that could not be read.
+enum Again {
+    Soon,
+    Never,
+}
+
+fn attach_to_jvm(
+    pid: u32,
+    image: u64,
+    maps: &Maps,
+    names: &Names,
+    last: bool,
+) -> Result<Box<dyn Generated>, Again> {
+    match Jvm::attach(Memory::new(pid), image, names.clone()) {
+        Ok(jvm) => {
+            names.attached(pid, "jvm");
+            names.missing(
+                pid,
+                jvm.nameless().map(|missing| missing.without("the full names of its threads")),
+            );
+            Ok(Box::new(jvm.in_process(pid).with_nameless(jvm::nameless(pid, maps))))
+        }
+        Err(why) => {
+            names.missing(pid, unreadable(&why, last));
+            Err(Again::Soon)
+        }
+    }
+}
+
+fn attach_to_python(
+    pid: u32,
+    image: &cpython::Image,
+    names: &Names,
+    last: bool,
+) -> Result<Box<dyn Generated>, Again> {
+    match Cpython::attach(Memory::new(pid), image, names.clone(), pid) {
+        Ok(cpython) => {
+            names.attached(pid, "python");
+            names.missing(pid, None);
+            Ok(Box::new(cpython))
+        }
+        Err(why) => {
+            names.missing(pid, why.message(last));
+            Err(if why.is_final() { Again::Never } else { Again::Soon })
+        }
+    }
 }
 
 /// Whether a runtime created this thread for itself and does not list its name; `name` is the

@@ -1,6 +1,7 @@
 //! Unwinding: turns registers and stack bytes into frames, and says how the stack ended.
 
 pub mod framehop;
+pub mod interpreted;
 #[cfg(feature = "libunwind")]
 pub mod libunwind;
 
@@ -10,6 +11,7 @@ use crate::model::vocabulary::blocker::RawBlocker;
 use crate::model::vocabulary::frame::{Marker, Ns, RawFrame, RawName};
 use crate::process::code_generations::CodeMapping;
 use crate::process::maps::Maps;
+use interpreted::{Evaluations, InterpreterLayout, StackOwner, Taken};
 
 /// User-mode registers of a thread, x86-64. `rbp` is `None` where the capture backend cannot know
 /// it.
@@ -136,10 +138,32 @@ pub trait Generated: Send {
         None
     }
 
-    /// Returns what the blocked thread whose stack pointer is `sp` waits for, by the runtime's own
-    /// records, and who holds it. The holder's thread id is one of the process's own PID namespace.
-    /// It is read now, so the check that the thread has not run meanwhile belongs after it.
-    fn blocker(&mut self, _sp: u64) -> Option<RawBlocker> {
+    /// Returns what a blocked thread waits for, by the runtime's own records, and who holds it. The
+    /// holder's thread id is one of the process's own PID namespace. It is read now, so the check
+    /// that the thread has not run meanwhile belongs after it.
+    fn blocker(&mut self, _owner: StackOwner) -> Option<RawBlocker> {
+        None
+    }
+
+    /// Whether `pc` lies in the native function that executes an interpreter's frames.
+    fn evaluates(&self, _pc: u64) -> bool {
+        false
+    }
+
+    /// Returns the interpreter's frames of the thread whose stack is walked. `taken`: what the
+    /// kernel took of a running thread; `None`: the thread is blocked, and they are read now. So
+    /// the check that the thread has not run meanwhile belongs after it. `None` for a thread that
+    /// has no such frames.
+    fn interpreted(
+        &mut self,
+        _owner: StackOwner,
+        _taken: Option<Taken<'_>>,
+    ) -> Option<Evaluations> {
+        None
+    }
+
+    /// Returns where the kernel finds the interpreter's frames.
+    fn interpreter_layout(&self) -> Option<InterpreterLayout> {
         None
     }
 
@@ -225,7 +249,28 @@ pub trait Unwinder {
 
     /// Returns what a blocked thread waits for by the records of its runtime; see
     /// [`Generated::blocker`].
-    fn blocker(&mut self, _sp: u64) -> Option<RawBlocker> {
+    fn blocker(&mut self, _owner: StackOwner) -> Option<RawBlocker> {
+        None
+    }
+
+    /// Sets whose stack is walked next. `taken`: of a running thread, the frames of an interpreter
+    /// that the kernel took with its stack; `None`: it took none.
+    fn set_owner(&mut self, _owner: StackOwner, _taken: Option<Taken<'_>>) {}
+
+    /// Appends the frames of an interpreter as they are in memory now, without native ones. They
+    /// hold only if the thread does not run meanwhile. `None`: it has no such frames.
+    fn read_interpreted(&mut self, _owner: StackOwner, _out: &mut Vec<RawFrame>) -> Option<Walk> {
+        None
+    }
+
+    /// Returns whether the last walk has read frames of an interpreter from memory. They hold only
+    /// if the thread has not run since its stack was copied.
+    fn has_read_frames(&self) -> bool {
+        false
+    }
+
+    /// Returns where the kernel finds frames of the process's interpreter.
+    fn interpreter_layout(&self) -> Option<InterpreterLayout> {
         None
     }
 

@@ -13,6 +13,7 @@ use sampletop::process::threads::{Doing, Tasks};
 use sampletop::runtimes::frame_and_thread_names::Names;
 use sampletop::runtimes::jvm::{self, Jvm};
 use sampletop::unwinder::Generated;
+use sampletop::unwinder::interpreted::StackOwner;
 
 use crate::recording::{PIECE, Piece};
 
@@ -109,7 +110,7 @@ impl Reader {
             };
             self.jvm.begin(Ns::MAX, false);
             let (calls, before) = (self.calls.load(Ordering::Relaxed), Instant::now());
-            let blocker = self.jvm.blocker(sp);
+            let blocker = self.jvm.blocker(StackOwner { sp, ..StackOwner::default() });
             let us = before.elapsed().as_nanos() as f64 / 1e3;
             let calls = self.calls.load(Ordering::Relaxed) - calls;
             if self.tasks.counters(&mut files).is_ok_and(|counters| counters.runs == ran) {

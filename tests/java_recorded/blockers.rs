@@ -6,13 +6,14 @@ use sampletop::process::memory::ReadMemory;
 use sampletop::runtimes::frame_and_thread_names::Names;
 use sampletop::runtimes::jvm::Jvm;
 use sampletop::unwinder::Generated;
+use sampletop::unwinder::interpreted::StackOwner;
 
 use crate::waits::{PID, Recorded, WAITS, Wait};
 use crate::{Without, attach};
 
 fn ask<M: ReadMemory + Send>(jvm: &mut Jvm<M>, sp: u64) -> Option<RawBlocker> {
     jvm.begin(Ns::MAX, false);
-    jvm.blocker(sp)
+    jvm.blocker(StackOwner { sp, ..StackOwner::default() })
 }
 
 fn named(found: RawBlocker, names: &Names) -> Wait {

@@ -7,6 +7,7 @@ use sampletop::model::vocabulary::text::NAME_CAP;
 use sampletop::runtimes::frame_and_thread_names::Names;
 use sampletop::runtimes::jvm::Jvm;
 use sampletop::unwinder::Generated;
+use sampletop::unwinder::interpreted::StackOwner;
 
 use crate::changed::{ATTACH_READS, Changed, Changes, Input, assert_clean};
 use crate::waits::{PID, Recorded};
@@ -40,7 +41,7 @@ pub fn observe(all: &[Recorded], data: &[u8]) {
         }
         for thread in recorded.waits.threads.iter().cycle().skip(first).take(THREADS) {
             jvm.begin(Ns::MAX, false);
-            let found = jvm.blocker(thread.sp);
+            let found = jvm.blocker(StackOwner { sp: thread.sp, ..StackOwner::default() });
             memory.take_reads(BLOCKER_READS);
             if round == 0 && late {
                 let known = found.map(|found| (found.kind, found.object, found.holder));

@@ -14,6 +14,7 @@ use aya::{Btf, Ebpf, EbpfLoader};
 use aya_obj::btf::BtfKind;
 use rustix::mm::{MapFlags, ProtFlags};
 
+use crate::capture::bpf::interpreter::Interpreters;
 use crate::capture::bpf::rows::{Blocked, Copied, KERNEL_LARGEST, LARGEST, ROW, SLOT, SLOTS};
 
 const BYTES: &[u8; include_bytes!(env!("SAMPLETOP_BPF_OBJECT")).len()] =
@@ -28,6 +29,10 @@ struct Object([u8; BYTES.len()]);
 /// no helper numbers: a call holds their BTF id in the running kernel (Linux 6.2).
 const FUNCTIONS: [(&str, i32); 2] =
     [("bpf_task_from_pid", 0x7a5c_0001), ("bpf_task_release", 0x7a5c_0002)];
+
+/// The filters of samples: the first one also takes frames of interpreters.
+const TAKES_FRAMES: &str = "takes_frames";
+const PLAIN: &str = "is_target";
 
 /// Maximum threads that a pass can be asked to report again by id; for more, it reports all.
 pub const MAX_REPEATS: usize = 1_000;
@@ -76,6 +81,9 @@ pub struct Programs {
     again: HashMap<MapData, u32, u32>,
     targets: HashMap<MapData, u32, u32>,
     wakeups: RingBuf<MapData>,
+    /// Which filter of samples is loaded.
+    filter: &'static str,
+    interpreters: Option<Interpreters>,
     calls: u64,
 }
 
@@ -117,11 +125,13 @@ pub struct Link {
 }
 
 impl Programs {
-    /// Loads the programs. `lists`: visit lists of threads, if the kernel supports that.
+    /// Loads the programs. `lists`: visit lists of threads, and take frames of interpreters, if the
+    /// kernel supports that.
     pub fn load(lists: bool) -> Result<Programs, Refusal> {
         let refused = |what| move |error: aya::BtfError| Refusal::new(what, &error);
         let btf = Btf::from_sys_fs().map_err(refused("reading the kernel's types"))?;
         let mut object = Object(*BYTES);
+        let takes_frames = lists;
         let lists = lists && find_functions(&mut object, &btf);
         // The loader has no type for task storage maps, and needs none.
         let loaded = EbpfLoader::new().btf(Some(&btf)).allow_unsupported_maps().load(&object.0);
@@ -143,20 +153,31 @@ impl Programs {
             link_create(visit.fd().ok()?.as_fd().as_raw_fd(), &[]).ok()
         });
         const FILTER: &str = "loading the filter of samples";
-        let filter: &mut PerfEvent = ebpf
-            .program_mut("is_target")
-            .ok_or_else(missing(FILTER))
-            .and_then(|program| program.try_into().map_err(failed(FILTER)))?;
-        filter.load().map_err(failed(FILTER))?;
+        let mut load_filter = |name| {
+            let filter: &mut PerfEvent = ebpf
+                .program_mut(name)
+                .ok_or_else(missing(FILTER))
+                .and_then(|program| program.try_into().map_err(failed(FILTER)))?;
+            filter.load().map_err(failed(FILTER))
+        };
+        let takes_frames = takes_frames && load_filter(TAKES_FRAMES).is_ok();
+        if !takes_frames {
+            load_filter(PLAIN)?;
+        }
 
         let hash = |ebpf: &mut Ebpf, name| {
             let map = ebpf.take_map(name).ok_or_else(missing("opening the maps"))?;
             HashMap::try_from(map).map_err(|error| Refusal::new("opening the maps", &error))
         };
         let (again, targets) = (hash(&mut ebpf, "again")?, hash(&mut ebpf, "targets")?);
-        let wakeups = ebpf.take_map("wakeups").ok_or_else(missing("opening the maps"))?;
-        let wakeups =
-            RingBuf::try_from(wakeups).map_err(|error| Refusal::new("opening the maps", &error))?;
+        let ring = |ebpf: &mut Ebpf, name| {
+            let map = ebpf.take_map(name).ok_or_else(missing("opening the maps"))?;
+            RingBuf::try_from(map).map_err(|error| Refusal::new("opening the maps", &error))
+        };
+        let (wakeups, taken) = (ring(&mut ebpf, "wakeups")?, ring(&mut ebpf, "taken")?);
+        let layouts = ebpf.take_map("interpreters").ok_or_else(missing("opening the maps"))?;
+        let layouts =
+            HashMap::try_from(layouts).map_err(|error| Refusal::new("opening the maps", &error))?;
         let shared = |name, size| {
             let Some(Map::Array(map)) = ebpf.map(name) else {
                 return Err(missing("sharing the maps")());
@@ -179,6 +200,8 @@ impl Programs {
             again,
             targets,
             wakeups,
+            filter: if takes_frames { TAKES_FRAMES } else { PLAIN },
+            interpreters: takes_frames.then(|| Interpreters::new(layouts, taken)),
             calls: 0,
         };
         // The kernel's maps begin with zeros, which would count as a distance.
@@ -212,9 +235,15 @@ impl Programs {
         (ahead != u64::MAX).then_some(ahead)
     }
 
+    /// Returns the reader of interpreters' frames, once; `None` if the kernel refused the program
+    /// that takes them.
+    pub fn take_interpreters(&mut self) -> Option<Interpreters> {
+        self.interpreters.take()
+    }
+
     /// Returns the program for [`perf_event_open_sys::ioctls::SET_BPF`].
     pub fn filter(&self) -> Option<RawFd> {
-        self.program("is_target")
+        self.program(self.filter)
     }
 
     fn program(&self, name: &str) -> Option<RawFd> {

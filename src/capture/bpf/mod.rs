@@ -3,7 +3,9 @@
 //!
 //! ```text
 //! program.bpf.c    the programs that run in the kernel
+//! interpreter.bpf.h  what they take of interpreters' threads
 //! load             loads them, and accesses their maps
+//! interpreter      decodes frames of interpreters
 //! rows             decodes what they report of a thread
 //! scheduler_clock  distance of the scheduler's clock from ours
 //! ```
@@ -13,6 +15,7 @@
 //! Before Linux 6.2 it uses an iterator for each, which is slower. The kernel does not check
 //! whether we may observe a process: the caller of [`Bpf::add`] has checked it.
 
+pub mod interpreter;
 pub mod load;
 pub mod rows;
 mod scheduler_clock;
@@ -23,6 +26,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustc_hash::FxHashMap;
 
+use crate::capture::bpf::interpreter::Interpreters;
 pub use crate::capture::bpf::load::Single;
 use crate::capture::bpf::load::{Link, MAX_LISTED, MAX_REPEATS, Programs, Refusal};
 use crate::capture::bpf::rows::{Clocks, Copied, Row, What};
@@ -109,7 +113,8 @@ impl Bpf {
         Ok(Bpf::with(Programs::load(true)?))
     }
 
-    /// Loads the programs without lists of threads, as before Linux 6.2.
+    /// Loads the programs without lists of threads, as before Linux 6.2, and without what takes
+    /// frames of interpreters.
     pub fn open_without_lists() -> Result<Bpf, Refusal> {
         Ok(Bpf::with(Programs::load(false)?))
     }
@@ -136,6 +141,16 @@ impl Bpf {
     /// exited.
     pub fn missed(&self) -> bool {
         self.missed
+    }
+
+    /// Returns the reader of what the samples have of interpreters, once.
+    pub fn take_interpreters(&mut self) -> Option<Interpreters> {
+        self.programs.take_interpreters()
+    }
+
+    /// Returns the id of a process in the initial pid namespace, once a row of it was read.
+    pub fn process_of(&self, pid: u32) -> Option<u32> {
+        self.watched.iter().find(|watched| watched.pid == pid)?.process
     }
 
     /// Returns the program that passes only samples of watched processes into perf's rings.

@@ -9,7 +9,8 @@
 // `visit` does the same for a list of threads in one call (Linux 6.2: kernel functions that find a thread by its id).
 //
 // `is_target` is the filter of perf's cpu-clock events. It drops samples of other processes before they take room in our
-// rings, and wakes user space if that has asked for it.
+// rings, and wakes user space if that has asked for it. `takes_frames` is the same, and takes the frames of interpreters' threads
+// (interpreter.bpf.h). If a kernel refuses that one, the other remains.
 //
 // Only x86-64. What it shares with the other program is in kernel.bpf.h.
 
@@ -22,16 +23,22 @@
 // Values of enum bpf_map_type and of map flags (include/uapi/linux/bpf.h).
 #define MAP_HASH 1
 #define MAP_ARRAY 2
+#define MAP_PERCPU_ARRAY 6
+#define MAP_LRU_HASH 9
 #define MAP_RING 27
 #define MAP_TASK_STORAGE 29
 #define MAP_NO_PREALLOC (1 << 0)
 #define MAP_MMAPABLE (1 << 10)
 #define STORAGE_CREATE 1
+#define RING_NO_WAKE (1 << 0)
 #define RING_WAKE (1 << 1)
 
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
+static long (*bpf_map_update_elem)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
 static u64 (*bpf_ktime_get_ns)(void) = (void *)5;
+static u32 (*bpf_get_smp_processor_id)(void) = (void *)8;
 static u64 (*bpf_get_current_pid_tgid)(void) = (void *)14;
+static long (*bpf_probe_read_user)(void *to, u32 size, const void *from) = (void *)112;
 static long (*bpf_get_task_stack)(void *task, void *to, u32 size, u64 flags) = (void *)141;
 static void *(*bpf_task_storage_get)(void *map, void *task, void *value, u64 flags) = (void *)156;
 static void *(*bpf_task_pt_regs)(void *task) = (void *)175;
@@ -173,6 +180,8 @@ struct {
     TYPE(key, u32);
     TYPE(value, struct listed);
 } list SECTION(".maps");
+
+#include "interpreter.bpf.h"
 
 // User space polls this ring. Its contents have no meaning.
 struct {
@@ -511,20 +520,33 @@ int visit(struct bpf_iter__task *context)
     return 0;
 }
 
-SECTION("perf_event")
-int is_target(void *context)
+static __attribute__((always_inline)) int filter(int takes)
 {
     u32 process = bpf_get_current_pid_tgid() >> 32, zero = 0;
     struct order *order;
 
     if (!bpf_map_lookup_elem(&targets, &process))
         return 0;
+    if (takes)
+        take_frames(process);
     order = bpf_map_lookup_elem(&orders, &zero);
     if (order && order->wakeup) {
         order->wakeup = 0;
         bpf_ringbuf_output(&wakeups, &zero, sizeof(zero), RING_WAKE);
     }
     return 1;
+}
+
+SECTION("perf_event")
+int is_target(void *context)
+{
+    return filter(0);
+}
+
+SECTION("perf_event")
+int takes_frames(void *context)
+{
+    return filter(1);
 }
 
 char terms[] SECTION("license") = "GPL";

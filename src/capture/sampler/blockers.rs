@@ -8,7 +8,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use crate::capture::sampler::Core;
 use crate::capture::sampler::allowance::Allowance;
 use crate::capture::sampler::wait_schedule::{Due, Wait, WaitSchedule};
-use crate::capture::thread_scan::ThreadScan;
+use crate::capture::thread_scan::{ThreadScan, futex_of};
 use crate::clock::{monotonic, thread_cpu};
 use crate::model::vocabulary::blocker::{BlockerKind, RawBlocker, RawHolder};
 use crate::model::vocabulary::event::{Event, Observation, Seen, Syscall};
@@ -17,6 +17,7 @@ use crate::process::blockers::{BlockedThread, LockTable, native_blocker};
 use crate::process::memory::Memory;
 use crate::process::pid_namespaces::ids_inside;
 use crate::unwinder::Unwinder;
+use crate::unwinder::interpreted::StackOwner;
 
 /// Maximum blockers read per tick.
 const MAX_READS: usize = 200;
@@ -76,7 +77,8 @@ impl Blockers {
         }
         self.read_ids(now);
         let (_, sp) = scan.blocked_in(tid).filter(|(now_in, _)| now_in == call)?;
-        let of_runtime = unwinder.reads_blockers().then(|| unwinder.blocker(sp)).flatten();
+        let owner = StackOwner { tid, fs_base: None, sp, futex: futex_of(call) };
+        let of_runtime = unwinder.reads_blockers().then(|| unwinder.blocker(owner)).flatten();
         let found = match of_runtime {
             Some(blocker) => self.with_our_ids(blocker),
             None => {

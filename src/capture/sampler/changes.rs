@@ -246,6 +246,7 @@ impl Core {
                 self.rings_hung = false;
                 for process in &mut self.processes {
                     process.stopper = None;
+                    process.interpreter = None;
                     process.scan.restart();
                 }
                 if let Err(error) = self.backend_opened(first) {

@@ -17,6 +17,7 @@ use crate::process::memory::Memory;
 use crate::process::target::{AttachError, Target};
 use crate::process::threads::Descriptors;
 use crate::unwinder::Unwinder;
+use crate::unwinder::interpreted::InterpreterLayout;
 
 /// A process under observation.
 pub struct Process {
@@ -24,6 +25,8 @@ pub struct Process {
     pub scan: ThreadScan,
     pub stacks: StackReader,
     pub unwinder: Box<dyn Unwinder>,
+    /// Where the kernel finds frames of its interpreter, as the kernel was told.
+    pub interpreter: Option<InterpreterLayout>,
     pub exec_detector: ExecDetector,
     pub names: RuntimeThreadNames,
     pub blockers: Blockers,
@@ -68,6 +71,7 @@ impl Process {
             scan,
             stacks: StackReader::new(Memory::new(pid)),
             unwinder: (walkers.walk_copied)(pid),
+            interpreter: None,
             exec_detector,
             names: RuntimeThreadNames::default(),
             blockers: Blockers::new(pid),

@@ -6,6 +6,7 @@ use crate::capture::sampler::Core;
 use crate::capture::thread_scan::{Moved, count_walk};
 use crate::model::vocabulary::event::{Event, Observation, Seen};
 use crate::model::vocabulary::frame::{Marker, Ns, RawFrame, RawName, ThreadKey};
+use crate::unwinder::interpreted::StackOwner;
 use crate::unwinder::{Registers, StackBytes, Walk};
 
 /// Maximum walks of the samples before a report of new code, per call. Stacks in replaced code end
@@ -66,11 +67,15 @@ impl Core {
 
     fn walk_samples(&mut self, perf: &mut Perf, until: Ns) {
         let deepest = perf.deepest();
+        if let Some(interpreters) = &mut self.backend.interpreters {
+            interpreters.receive();
+        }
         perf.drain(until, |sample| {
             let Some(index) = self.find(sample.pid) else { return };
             let mut frames = Vec::with_capacity(64);
             sample.kernel.frames(deepest, &mut frames);
             if let Some(registers) = &sample.registers {
+                self.set_owner(index, sample);
                 self.walk(
                     index,
                     sample.tid,
@@ -108,12 +113,15 @@ impl Core {
         let bytes = StackBytes { base: registers.rsp, bytes: stack };
         self.processes[index].unwinder.set_instant(at);
         let walk = self.processes[index].unwinder.walk_running(registers, bytes, room, &mut frames);
+        if walk.end == Some(Marker::Torn) && self.follows_cores() {
+            return;
+        }
         let name = self.processes[index].unwinder.thread_name(at);
         self.sampled(index, tid, at, name, frames, &walk);
     }
 
     /// Records an on-CPU sample as an observation. `name` overrides the name of the thread.
-    fn sampled(
+    pub(super) fn sampled(
         &mut self,
         index: usize,
         tid: u32,
@@ -177,6 +185,8 @@ impl Core {
                 }
                 match outcome.caught {
                     Some(Caught { at, stack: CaughtStack::Copied { registers, bytes } }) => {
+                        let owner = StackOwner { tid: outcome.tid, ..StackOwner::default() };
+                        self.processes[index].unwinder.set_owner(owner, None);
                         self.walk(
                             index,
                             outcome.tid,

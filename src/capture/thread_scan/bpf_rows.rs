@@ -8,12 +8,13 @@ use crate::capture::bpf::load::MAX_LISTED;
 use crate::capture::bpf::rows::{Blocked, Copied, Row, What};
 use crate::capture::bpf::{Single, Visit, VisitMethod};
 use crate::capture::thread_scan::{
-    LastSeen, ScanContext, ThreadScan, ThreadState, not_readable, seen_of_state,
+    LastSeen, ScanContext, ThreadScan, ThreadState, futex_of, not_readable, seen_of_state,
 };
 use crate::clock::monotonic;
 use crate::model::vocabulary::event::{Observation, Seen};
 use crate::model::vocabulary::frame::{Marker, Ns, SECOND};
 use crate::process::threads::{Tasks, ThreadFiles};
+use crate::unwinder::interpreted::StackOwner;
 use crate::unwinder::{StackBytes, Walk};
 
 /// Maximum threads visited by an iterator each.
@@ -249,7 +250,13 @@ fn read_stack(
         }
         return None;
     };
-    stacks.set_instant(observation.thread.pid, row.at);
+    let owner = StackOwner {
+        tid: row.tid,
+        fs_base: Some(blocked.fs_base),
+        sp: blocked.registers.rsp,
+        futex: futex_of(&blocked.call).filter(|_| !ready),
+    };
+    stacks.begin(observation.thread.pid, owner, row.at);
     let registers = &blocked.registers;
     let bytes = StackBytes { base: registers.rsp, bytes: copied.stack };
     copied.kernel_frames(&mut observation.stack);
@@ -271,6 +278,11 @@ fn read_stack(
             observation.stack.clear();
             return None;
         }
+    }
+    if stacks.unwinder.has_read_frames() && !stayed(tasks, files, row) {
+        context.losses.torn += 1;
+        observation.stack.clear();
+        return None;
     }
     if !ready
         && let Some((at, frame)) = stacks.unwinder.waits_for()

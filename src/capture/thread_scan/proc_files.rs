@@ -3,13 +3,14 @@
 //! rotation, see [`crate::capture::thread_scan::parked_rotation`].
 
 use crate::capture::thread_scan::{
-    LastSeen, ScanContext, ThreadScan, ThreadState, not_readable, seen_of_state,
+    LastSeen, ScanContext, ThreadScan, ThreadState, futex_of, not_readable, seen_of_state,
 };
 use crate::clock::monotonic;
 use crate::model::vocabulary::event::Observation;
-use crate::model::vocabulary::frame::Ns;
+use crate::model::vocabulary::frame::{Ns, ThreadKey};
 use crate::process::threads::{CounterSource, Doing, ReadError, Tasks, ThreadFiles};
 use crate::unwinder::Walk;
+use crate::unwinder::interpreted::StackOwner;
 
 /// Progress of a paused scan.
 #[derive(Clone, Copy)]
@@ -229,7 +230,9 @@ fn read_stack(
         // The thread is exiting and has released its registers.
         return None;
     }
-    stacks.set_instant(observation.thread.pid, observation.at);
+    let ThreadKey { pid, tid, .. } = observation.thread;
+    let owner = StackOwner { tid, fs_base: None, sp, futex: futex_of(&call) };
+    stacks.begin(pid, owner, observation.at);
     let walk = stacks.reader.walk(pc, sp, stacks.unwinder, &mut observation.stack);
     let name = stacks.unwinder.thread_name(observation.at);
     let waits_for = stacks.unwinder.waits_for();

@@ -4,6 +4,7 @@ use crate::capture::perf::Perf;
 use crate::capture::stack_reader::StackReader;
 use crate::model::vocabulary::frame::Ns;
 use crate::unwinder::Unwinder;
+use crate::unwinder::interpreted::StackOwner;
 
 /// Reader and unwinder for the stacks of one process.
 pub struct Stacks<'a> {
@@ -14,8 +15,9 @@ pub struct Stacks<'a> {
 }
 
 impl Stacks<'_> {
-    /// Sets the time since which the thread that is walked next has not run.
-    pub(super) fn set_instant(&mut self, pid: u32, at: Ns) {
+    /// Sets whose stack is walked next, and the time since which that thread has not run.
+    pub(super) fn begin(&mut self, pid: u32, owner: StackOwner, at: Ns) {
+        self.unwinder.set_owner(owner, None);
         match self.reports.as_deref_mut().filter(|perf| perf.reports_code()) {
             Some(perf) => {
                 perf.take_reports();

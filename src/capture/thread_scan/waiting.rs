@@ -1,9 +1,9 @@
 //! What a thread that was observed blocked waits for, read while it stays blocked.
 
 use super::{LastSeen, ThreadScan};
-use crate::model::vocabulary::event::{Observation, Seen, Syscall};
+use crate::model::vocabulary::event::{Counters, Observation, Seen, Syscall};
 use crate::model::vocabulary::frame::Ns;
-use crate::process::threads::Doing;
+use crate::process::threads::{CounterSource, Doing};
 
 impl ThreadScan {
     /// Returns whether this is a thread of the process.
@@ -54,6 +54,21 @@ impl ThreadScan {
             counters: Some(counters),
             ..Observation::new(now, known.key, known.name, Seen::Running)
         })
+    }
+
+    /// Returns the processor of a thread that runs, or waits for that processor, and its counters.
+    /// They stay the same while another thread has the processor, and change when it has run
+    /// elsewhere. `None`: it does not run, or there are no such counters.
+    pub fn running_on(&mut self, tid: u32) -> Option<(u32, Counters)> {
+        let index = self.index.get(&tid).copied()?;
+        let known = &mut self.known[index];
+        if self.tasks.source() != CounterSource::Schedstat {
+            return None;
+        }
+        let counters = self.tasks.counters(&mut known.files).ok()?;
+        let stat = self.tasks.stat(&mut known.files).ok()?;
+        let is_it = stat.start == known.key.start && stat.state == b'R';
+        is_it.then_some((stat.processor, counters))
     }
 
     /// Returns the system call in which the thread is blocked now, and its stack pointer.

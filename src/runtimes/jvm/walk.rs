@@ -8,6 +8,7 @@ use crate::model::vocabulary::frame::{Marker, Ns, RawFrame, RawName};
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::Jvm;
 use crate::runtimes::jvm::code_cache::{Blob, Kind};
+use crate::unwinder::interpreted::StackOwner;
 use crate::unwinder::{Generated, Leave, Place};
 
 /// The stack of the thread that is walked, and the current place on it.
@@ -75,8 +76,8 @@ impl<M: ReadMemory + Send> Generated for Jvm<M> {
         self.waits_for_monitor(sp, callee)
     }
 
-    fn blocker(&mut self, sp: u64) -> Option<RawBlocker> {
-        self.blocker_on_stack(sp)
+    fn blocker(&mut self, owner: StackOwner) -> Option<RawBlocker> {
+        self.blocker_on_stack(owner.sp)
     }
 
     fn can_resume(&self) -> bool {

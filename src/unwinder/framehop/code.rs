@@ -107,6 +107,8 @@ pub struct Code {
     walked: bool,
     /// Number of reads of the mappings.
     pub readings: u64,
+    /// Number of reads of the present mappings alone.
+    live_readings: u64,
     cost: Duration,
     /// By [`Image::start`].
     images: BTreeMap<u64, Image>,
@@ -146,6 +148,7 @@ impl Code {
             of_this_walk: false,
             walked: false,
             readings: 0,
+            live_readings: 0,
             cost: Duration::ZERO,
             images: BTreeMap::new(),
             retired: Vec::new(),

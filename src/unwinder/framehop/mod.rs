@@ -54,6 +54,7 @@ use crate::process::code_generations::CodeMapping;
 use crate::process::mapped_files::Files;
 use crate::process::maps::Maps;
 use crate::process::memory::ReadMemory;
+use crate::unwinder::interpreted::{self, InterpreterLayout, StackOwner, Taken, TakenFrames};
 use crate::unwinder::{Detect, Detected, Generated, Registers, StackBytes, Unwinder, Walk};
 
 use code::{Code, Source};
@@ -74,6 +75,12 @@ pub struct FramehopUnwinder<M> {
     // Buffers that are reused for each walk.
     left: Vec<Left>,
     window: Vec<u8>,
+    evaluations: Vec<usize>,
+    /// Whose stack is walked, and what the kernel took of its interpreter.
+    owner: StackOwner,
+    taken: Option<TakenFrames>,
+    /// The last walk has read an interpreter's frames from memory.
+    has_read_frames: bool,
     /// Of the last walk.
     crossing: Option<Crossing>,
     /// Of a traced walk: what it has read, and the end of the mapping that it ended in.
@@ -119,6 +126,10 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
             runtime: Runtime::default(),
             left: Vec::new(),
             window: Vec::new(),
+            evaluations: Vec::new(),
+            owner: StackOwner::default(),
+            taken: None,
+            has_read_frames: false,
             crossing: None,
             trace: None,
             ended_in: 0,
@@ -152,7 +163,7 @@ const STARTING: Duration = Duration::from_millis(10);
 struct Runtime {
     detect: Option<Detect>,
     found: Option<Box<dyn Generated>>,
-    /// The mappings in which a runtime was last searched for, by [`Code::readings`].
+    /// The mappings in which a runtime was last searched for, by [`Code::newest`].
     searched_at: u64,
     /// The mappings that were last reported to the runtime.
     mapped: u64,
@@ -164,13 +175,14 @@ impl Runtime {
     /// Starts a walk.
     fn begin(&mut self, code: &Code, now: Instant, reading: Reading) -> Option<&mut dyn Generated> {
         let again = self.starting.is_some_and(|at| now.duration_since(at) >= STARTING);
+        let (maps, number) = code.newest();
         if self.found.is_none()
-            && (again || self.searched_at != code.readings)
+            && (again || self.searched_at != number)
             && let Some(detect) = &mut self.detect
         {
-            self.searched_at = code.readings;
+            self.searched_at = number;
             self.starting = None;
-            match detect(code.maps.read_last()) {
+            match detect(maps) {
                 Detected::Nothing => {}
                 Detected::Starting => self.starting = Some(now),
                 Detected::Runtime(found) => self.found = Some(found),
@@ -239,8 +251,30 @@ impl<M: ReadMemory> Unwinder for FramehopUnwinder<M> {
         self.runtime.found.is_some()
     }
 
-    fn blocker(&mut self, sp: u64) -> Option<RawBlocker> {
-        self.runtime.found.as_deref_mut()?.blocker(sp)
+    fn blocker(&mut self, owner: StackOwner) -> Option<RawBlocker> {
+        self.runtime.found.as_deref_mut()?.blocker(owner)
+    }
+
+    fn set_owner(&mut self, owner: StackOwner, taken: Option<Taken<'_>>) {
+        self.owner = owner;
+        self.taken = taken.map(TakenFrames::of);
+    }
+
+    fn read_interpreted(&mut self, owner: StackOwner, out: &mut Vec<RawFrame>) -> Option<Walk> {
+        let found = self.runtime.found.as_deref_mut()?.interpreted(owner, None)?;
+        let first = out.len();
+        out.extend(found.frames);
+        out.extend(found.end.map(RawFrame::marker));
+        self.fold(first, out);
+        Some(Walk { end: found.end, recovered: false })
+    }
+
+    fn has_read_frames(&self) -> bool {
+        self.has_read_frames
+    }
+
+    fn interpreter_layout(&self) -> Option<InterpreterLayout> {
+        self.runtime.found.as_deref()?.interpreter_layout()
     }
 
     fn set_instant(&mut self, at: Ns) {
@@ -422,13 +456,39 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
         for _ in 0..ATTEMPTS {
             let walk = self.walk_once(registers, stack, reading, now, out);
             if self.code.settle() {
-                return walk;
+                return self.place_interpreted(walk, reading, first, out);
             }
             out.truncate(first);
         }
         self.trace = None;
         out.push(RawFrame::marker(Marker::BadUnwind));
         Walk { end: Some(Marker::BadUnwind), recovered: false }
+    }
+
+    /// Puts the frames of the process's interpreter into a stack.
+    fn place_interpreted(
+        &mut self,
+        walk: Walk,
+        reading: Reading,
+        first: usize,
+        out: &mut Vec<RawFrame>,
+    ) -> Walk {
+        self.has_read_frames = false;
+        let Some(runtime) = self.runtime.found.as_deref_mut() else { return walk };
+        let taken = match reading {
+            // Its outer end is read for later samples, which have frames of their own.
+            Reading::Moving => return walk,
+            // The caller walks it again, with what was not copied.
+            Reading::Copied if walk.end == Some(Marker::Truncated) => return walk,
+            Reading::Blocked | Reading::Copied => None,
+            Reading::Running | Reading::Traced => {
+                let none = Taken { end: Some(Marker::Torn), ..Taken::default() };
+                Some(self.taken.as_ref().map_or(none, TakenFrames::view))
+            }
+        };
+        let Some(evaluations) = runtime.interpreted(self.owner, taken) else { return walk };
+        self.has_read_frames = taken.is_none();
+        interpreted::place(&self.evaluations, evaluations, walk, first, out)
     }
 
     fn walk_once(
@@ -442,6 +502,7 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
         self.code.context.begin();
         let generated = self.runtime.begin(&self.code, now, reading);
         self.left.clear();
+        self.evaluations.clear();
         let live = matches!(reading, Reading::Blocked | Reading::Moving).then_some(&self.memory);
         let stack = Stack::new(stack, live, std::mem::take(&mut self.window));
         let traced = matches!(reading, Reading::Traced | Reading::Moving);
@@ -456,6 +517,7 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
             signals: 0,
             gap: None,
             crossing: None,
+            evaluations: &mut self.evaluations,
             blocked: reading == Reading::Blocked,
             generated,
         };

@@ -90,6 +90,8 @@ pub struct Walker<'w, 's, M> {
     /// Frames are missing here, for this reason.
     pub gap: Option<Marker>,
     pub crossing: Option<Crossing>,
+    /// Indices of frames, among those appended, that execute an interpreter's.
+    pub evaluations: &'w mut Vec<usize>,
     /// The thread is blocked.
     pub blocked: bool,
     pub generated: Option<&'w mut dyn Generated>,
@@ -164,7 +166,12 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
                     made = None;
                 }
                 Some(_) => {}
-                None => self.out.push(resolved.frame),
+                None => {
+                    if self.generated.as_deref().is_some_and(|it| it.evaluates(cursor.address())) {
+                        self.evaluations.push(self.out.len() - first);
+                    }
+                    self.out.push(resolved.frame);
+                }
             }
             if !on_stack {
                 return self.end(Marker::BadUnwind, Some(resolved));

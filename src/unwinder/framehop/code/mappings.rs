@@ -162,10 +162,19 @@ impl Code {
     pub(super) fn read_live(&mut self) {
         if self.reported {
             self.live = (self.source)().unwrap_or_default();
+            self.live_readings += 1;
             self.of_this_walk = true;
         } else {
             self.read_maps(Instant::now());
         }
+    }
+
+    /// Returns the mappings that were read last, for whatever purpose, and a number that changes
+    /// with them.
+    pub fn newest(&self) -> (&Maps, u64) {
+        let is_live = self.reported && !self.live.is_empty();
+        let maps = if is_live { &self.live } else { self.maps.read_last() };
+        (maps, self.readings + self.live_readings)
     }
 
     pub(super) fn read_maps(&mut self, now: Instant) {

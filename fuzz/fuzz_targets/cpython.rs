@@ -1,0 +1,107 @@
+//! Reading a made-up interpreter whose memory is garbage, or an attack. Input: the version, then
+//! steps, each of a byte that chooses its kind:
+//!
+//! ```text
+//! 0 to 4  a word is changed: the page and the place in it; then another page and place, which say
+//!         what it is: that address, the word there, the place, a number near the end, 64 bits
+//! 5       the frames of a blocked thread are read
+//! 6       frames that were taken of a running one are named
+//! 7       the names of threads are read, and the layout is checked
+//! 8       a line table is read: its format, an offset, a piece
+//! ```
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sampletop::clock::monotonic;
+use sampletop::model::vocabulary::text::NAME_CAP;
+use sampletop::runtimes::cpython::Cpython;
+use sampletop::runtimes::cpython::line_table::LineFormat;
+use sampletop::runtimes::frame_and_thread_names::Names;
+use sampletop::unwinder::Generated;
+use sampletop::unwinder::interpreted::{Evaluations, InterpreterFrame, StackOwner, Taken};
+use sampletop_fuzz::made_up::{PTHREAD, RUNTIME, layouts, program};
+use sampletop_fuzz::made_up_objects::{list, thread_object};
+use sampletop_fuzz::{Input, assert_clean, within};
+
+fuzz_target!(|data: &[u8]| within(5_000, || observe(Input(data))));
+
+/// Maximum steps that read.
+const READINGS: usize = 50;
+
+fn observe(mut input: Input<'_>) {
+    let layouts = layouts();
+    let layout = layouts[usize::from(input.u8()) % layouts.len()];
+    let (program, thread, codes) = program(layout);
+    let world = &program.world;
+    let interpreter = world.get(thread + layout.thread.interpreter);
+    let object = thread_object(&program, program.text("worker"), false);
+    list(&program, interpreter, &[(PTHREAD, object)]);
+    let pages = world.pages();
+    let names = Names::default();
+    let mut python = Cpython::new(world, layout, RUNTIME, names.clone());
+    let mut readings = 0;
+    while !input.is_empty() && readings < READINGS {
+        let kind = input.u8() % 9;
+        let mut place = || {
+            let page = pages[usize::from(input.u8()) % pages.len()];
+            page + 8 * (u64::from(input.u16()) % 512)
+        };
+        match kind {
+            0..=4 => {
+                let (at, other) = (place(), place());
+                let value = match kind {
+                    0 => other,
+                    1 => world.get(other),
+                    2 => other % 4096,
+                    3 => u64::MAX - other % 4096,
+                    _ => input.u64(),
+                };
+                world.word(at, value);
+                continue;
+            }
+            5 => {
+                python.begin(u64::MAX, false);
+                let owner = StackOwner { tid: 71, fs_base: Some(PTHREAD), ..StackOwner::default() };
+                check(&names, python.interpreted(owner, None));
+            }
+            6 => {
+                python.begin(monotonic(), true);
+                let frames = codes.map(|code| InterpreterFrame {
+                    code,
+                    position: program.position(code, i64::from(input.u8())),
+                    owner: input.u8() % 4,
+                    is_entry: true,
+                    ..InterpreterFrame::default()
+                });
+                let gap = Some(usize::from(input.u8()) % 4);
+                let taken = Taken { frames: &frames, gap, end: None };
+                check(&names, python.interpreted(StackOwner::default(), Some(taken)));
+            }
+            7 => {
+                for (_, name) in python.thread_names(None) {
+                    assert_clean(&names.thread(name).expect("one of ours"), NAME_CAP);
+                }
+                let _ = python.check(|id| id == 71);
+            }
+            _ => {
+                let format = LineFormat::of_minor(8 + input.u8() % 4);
+                let offset = u32::from(input.u16());
+                format.line(input.piece(), 7, offset);
+            }
+        }
+        readings += 1;
+    }
+}
+
+fn check(names: &Names, found: Option<Evaluations>) {
+    let Some(Evaluations { frames, ends, .. }) = found else { return };
+    assert!(frames.len() <= 1_001 * 256);
+    assert!(ends.is_sorted() && ends.last().is_none_or(|last| *last <= frames.len()));
+    for named in frames.iter().filter_map(|frame| names.named(*frame)) {
+        let location = &named.locations[0];
+        for text in [&location.function, &location.module] {
+            assert_clean(text, NAME_CAP);
+        }
+        assert_clean(location.file.as_deref().unwrap_or(""), NAME_CAP);
+    }
+}

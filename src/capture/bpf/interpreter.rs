@@ -1,0 +1,227 @@
+//! Frames of interpreters that the kernel takes with each sample of their threads
+//! (interpreter.bpf.h).
+
+use std::collections::VecDeque;
+use std::io;
+
+use aya::maps::{HashMap, MapData, RingBuf};
+use rustc_hash::FxHashMap;
+
+use crate::model::vocabulary::frame::{Marker, Ns};
+use crate::unwinder::interpreted::{InterpreterFrame, InterpreterLayout, Taken};
+
+/// Words of `struct layout`.
+pub const LAYOUT: usize = 24;
+/// Of `struct taken`: bytes before the frames, and of a frame.
+const HEAD: usize = 24;
+const FRAME: usize = 40;
+/// Frames kept at both ends of a deep list.
+const INNERMOST: usize = 400;
+const OUTERMOST: usize = 400;
+/// Maximum distance of the times of a sample and of its frames. Both are taken in one interrupt;
+/// the least interval of samples is longer.
+const APART: Ns = 200_000;
+/// Maximum records kept for one processor; those without a sample are dropped.
+const KEPT: usize = 256;
+
+/// What the kernel took of one thread.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Record {
+    at: Ns,
+    frames: Vec<InterpreterFrame>,
+    gap: Option<usize>,
+    end: Option<Marker>,
+}
+
+/// Reads what the kernel takes of interpreters' threads.
+pub struct Interpreters {
+    layouts: HashMap<MapData, u32, [u64; LAYOUT]>,
+    ring: RingBuf<MapData>,
+    /// By processor, in order of time.
+    waiting: FxHashMap<u32, VecDeque<Record>>,
+    /// The record of the last sample.
+    last: Option<Record>,
+}
+
+impl Interpreters {
+    pub(super) fn new(
+        layouts: HashMap<MapData, u32, [u64; LAYOUT]>,
+        ring: RingBuf<MapData>,
+    ) -> Interpreters {
+        Interpreters { layouts, ring, waiting: FxHashMap::default(), last: None }
+    }
+
+    /// Sets where the interpreter of a process keeps its frames; `None`: it has none. `process`:
+    /// its id in the initial pid namespace.
+    pub fn set(&mut self, process: u32, layout: Option<&InterpreterLayout>) -> io::Result<()> {
+        match layout {
+            Some(layout) => {
+                self.layouts.insert(process, words(layout), 0).map_err(io::Error::other)
+            }
+            None => {
+                let _ = self.layouts.remove(&process);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes from the ring what is there. To be called before the samples are read: the kernel
+    /// writes their frames first.
+    pub fn receive(&mut self) {
+        while let Some(bytes) = self.ring.next() {
+            let Some((processor, record)) = record(&bytes) else { continue };
+            let waiting = self.waiting.entry(processor).or_default();
+            if waiting.len() >= KEPT {
+                waiting.pop_front();
+            }
+            waiting.push_back(record);
+        }
+    }
+
+    /// Returns the frames that belong to a sample. Samples of one processor are asked for in order
+    /// of time.
+    pub fn of_sample(&mut self, processor: u32, at: Ns) -> Taken<'_> {
+        self.last = self.waiting.get_mut(&processor).and_then(|waiting| {
+            while waiting.front().is_some_and(|record| record.at + APART < at) {
+                waiting.pop_front();
+            }
+            let is_its = waiting.front().is_some_and(|record| record.at <= at + APART);
+            is_its.then(|| waiting.pop_front()).flatten()
+        });
+        match &self.last {
+            Some(Record { frames, gap, end, .. }) => Taken { frames, gap: *gap, end: *end },
+            None => Taken { end: Some(Marker::Torn), ..Taken::default() },
+        }
+    }
+}
+
+fn words(layout: &InterpreterLayout) -> [u64; LAYOUT] {
+    const NONE: u64 = u64::MAX;
+    let optional = |offset: Option<u32>| offset.map_or(NONE, u64::from);
+    [
+        layout.interpreters,
+        layout.lock,
+        layout.lock_holder.into(),
+        layout.lock_locked.into(),
+        layout.next_interpreter.into(),
+        layout.first_thread.into(),
+        layout.next_thread.into(),
+        layout.pthread.into(),
+        layout.innermost.into(),
+        optional(layout.indirect),
+        layout.frame_size.into(),
+        layout.frame_caller.into(),
+        layout.frame_code.into(),
+        layout.frame_position.into(),
+        layout.position_is_short.into(),
+        optional(layout.frame_owner),
+        optional(layout.frame_is_entry),
+        optional(layout.frame_copy),
+        layout.shim_owner.map_or(NONE, u64::from),
+        layout.code_size.into(),
+        layout.code_file.into(),
+        layout.code_name.into(),
+        layout.code_lines.into(),
+        layout.code_first_line.into(),
+    ]
+}
+
+/// Decodes `struct taken`: the processor, and what was taken there. `None` for garbage.
+fn record(bytes: &[u8]) -> Option<(u32, Record)> {
+    let (head, frames) = bytes.split_at_checked(HEAD)?;
+    let word = |at: usize| Some(u64::from_ne_bytes(head.get(at..at + 8)?.try_into().ok()?));
+    let (at, processor, ended) = (word(0)?, word(8)? as u32, word(16)?);
+    let (visited, end) = (ended as u32 as usize, (ended >> 32) as u32);
+    let mut frames: Vec<InterpreterFrame> = frames.chunks_exact(FRAME).map(frame).collect();
+    if frames.len() < visited.min(INNERMOST + OUTERMOST) {
+        return None;
+    }
+    // The outermost frames were written round and round; the oldest one goes first.
+    let deep = visited > INNERMOST + OUTERMOST;
+    if deep {
+        frames[INNERMOST..].rotate_left((visited - INNERMOST) % OUTERMOST);
+    }
+    let end = match end {
+        0 => None,
+        1 => Some(Marker::PageMissing),
+        _ => Some(Marker::TooDeep),
+    };
+    Some((processor, Record { at, frames, gap: deep.then_some(INNERMOST), end }))
+}
+
+fn frame(bytes: &[u8]) -> InterpreterFrame {
+    let word = |at: usize| {
+        let word = bytes.get(at..at + 8).and_then(|word| word.try_into().ok());
+        u64::from_ne_bytes(word.unwrap_or_default())
+    };
+    let [address, code, position, fingerprint, last] = [0, 8, 16, 24, 32].map(word);
+    InterpreterFrame {
+        address,
+        code,
+        position,
+        fingerprint,
+        owner: last as u8,
+        is_entry: last >> 8 & 1 == 1,
+        copy: (last >> 32) as u32,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Makes a record of a list of `visited` frames as the program writes it; the address of a
+    /// frame is its place in the list.
+    fn written(visited: u32, end: u32) -> Vec<u8> {
+        let kept = INNERMOST + OUTERMOST;
+        let mut frames = vec![[0u8; FRAME]; (visited as usize).min(kept)];
+        for index in 0..visited as usize {
+            let place =
+                if index < INNERMOST { index } else { INNERMOST + (index - INNERMOST) % OUTERMOST };
+            let words = [index as u64, 2, 3, 4, 5 << 32 | 1 << 8 | 7].map(u64::to_ne_bytes);
+            frames[place].copy_from_slice(words.as_flattened());
+        }
+        let mut bytes = 77u64.to_ne_bytes().to_vec();
+        bytes.extend([3u32, 4_711, visited, end].map(u32::to_ne_bytes).concat());
+        bytes.extend(frames.concat());
+        bytes
+    }
+
+    #[test]
+    fn a_list_is_decoded() {
+        let (processor, taken) = record(&written(2, 0)).expect("a record");
+        let frame = |address| InterpreterFrame {
+            address,
+            code: 2,
+            position: 3,
+            fingerprint: 4,
+            owner: 7,
+            is_entry: true,
+            copy: 5,
+        };
+        assert_eq!((processor, taken.at, taken.gap, taken.end), (3, 77, None, None));
+        assert_eq!(taken.frames, [frame(0), frame(1)]);
+        let end = |code| record(&written(1, code)).expect("a record").1.end;
+        assert_eq!([end(1), end(2)], [Some(Marker::PageMissing), Some(Marker::TooDeep)]);
+    }
+
+    #[test]
+    fn a_deep_list_keeps_both_ends_in_order() {
+        for visited in [800, 801, 999, 1_200, 1_201, 4_096] {
+            let (_, taken) = record(&written(visited, 0)).expect("a record");
+            let found: Vec<u64> = taken.frames.iter().map(|frame| frame.address).collect();
+            let outermost = u64::from(visited) - OUTERMOST as u64..u64::from(visited);
+            let expected: Vec<u64> = (0..INNERMOST as u64).chain(outermost).collect();
+            assert_eq!(found, expected, "{visited}");
+            assert_eq!(taken.gap, (visited > 800).then_some(INNERMOST));
+        }
+    }
+
+    #[test]
+    fn garbage_is_no_list() {
+        let whole = written(3, 0);
+        for length in 0..whole.len() {
+            assert_eq!(record(&whole[..length]), None, "{length}");
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Frames of interpreters, which the kernel takes with the samples of their threads.
+
+use crate::capture::kernel_ring::Sample;
+use crate::capture::sampler::Core;
+use crate::unwinder::interpreted::StackOwner;
+
+impl Core {
+    /// Tells the kernel where the interpreters of processes keep their frames.
+    pub(super) fn announce_interpreters(&mut self) {
+        let Some(interpreters) = &mut self.backend.interpreters else { return };
+        for process in &mut self.processes {
+            let layout = process.unwinder.interpreter_layout();
+            if layout == process.interpreter {
+                continue;
+            }
+            let bpf = self.backend.bpf.as_ref();
+            if let Some(id) = bpf.and_then(|bpf| bpf.process_of(process.target.pid()))
+                && interpreters.set(id, layout.as_ref()).is_ok()
+            {
+                process.interpreter = layout;
+            }
+        }
+    }
+
+    /// Sets whose stack is walked next, with what the kernel took of an interpreter.
+    pub(super) fn set_owner(&mut self, index: usize, sample: &Sample<'_>) {
+        let process = &mut self.processes[index];
+        let owner = StackOwner { tid: sample.tid, ..StackOwner::default() };
+        let taken = self
+            .backend
+            .interpreters
+            .as_mut()
+            .filter(|_| process.interpreter.is_some())
+            .map(|interpreters| interpreters.of_sample(sample.processor, sample.at));
+        process.unwinder.set_owner(owner, taken);
+    }
+}

@@ -1,0 +1,204 @@
+//! `threading.Lock` and `threading.RLock`: which one a blocked thread waits for, and who holds it.
+//!
+//! The method that waits was called with the lock, so its address lies on the native stack between
+//! the thread's stack pointer and the function that executes Python. It is proven by its type and
+//! by the wait: up to 3.13 (by thread locks as semaphores) a lock points to what the thread waits
+//! at; since 3.14 the address of its mutex is on the stack as well. An `RLock` says who holds it,
+//! a `Lock` does not.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::elf::u64_at;
+use crate::model::facts::tables::{FrameKind, Location};
+use crate::model::vocabulary::blocker::{BlockerKind, RawBlocker, RawHolder};
+use crate::model::vocabulary::frame::RawFrame;
+use crate::process::memory::ReadMemory;
+use crate::runtimes::cpython::Cpython;
+use crate::runtimes::cpython::layout::Layout;
+use crate::unwinder::interpreted::StackOwner;
+
+/// Bytes of the stack that are searched. Some four small functions lie between.
+const SEARCHED: usize = 1536;
+/// Maximum objects that are read.
+const OBJECTS_MAX: usize = 96;
+/// Behind an object's head: the semaphore or mutex; of an `RLock` then the pthread_t of its holder.
+const WAITED_AT: u64 = 8;
+const HOLDER: u64 = 16;
+/// Maximum threads and types remembered.
+const REMEMBERED_MAX: usize = 1 << 14;
+
+/// Functions that wait for something else by a lock of their own, and for what.
+const OTHERS: [(&str, BlockerKind); 4] = [
+    ("threading.Condition.wait", BlockerKind::Condition),
+    ("threading.wait", BlockerKind::Condition),
+    ("threading.Thread._wait_for_tstate_lock", BlockerKind::ThreadEnd),
+    ("threading._wait_for_tstate_lock", BlockerKind::ThreadEnd),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Lock,
+    RLock,
+    Other,
+}
+
+impl Kind {
+    /// As Python prints the type.
+    fn class(self) -> &'static str {
+        if self == Kind::RLock { "threading.RLock" } else { "threading.Lock" }
+    }
+}
+
+/// What is remembered of locks.
+#[derive(Default)]
+pub struct Locks {
+    /// By the address of a type.
+    kinds: FxHashMap<u64, Kind>,
+    /// By thread id, the lock that the thread waited for.
+    last: FxHashMap<u32, u64>,
+    /// By thread id, what the thread waits for by its lock; as of its last walk.
+    others: FxHashMap<u32, BlockerKind>,
+}
+
+/// A lock that a thread waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Waited {
+    object: u64,
+    kind: Kind,
+    /// The pthread_t of its holder; 0 unless it is an `RLock`.
+    holder: u64,
+}
+
+impl<M: ReadMemory> Cpython<M> {
+    /// Returns the frame that stands for a wait for a lock, if the thread is in one. `function`:
+    /// the innermost function of the thread.
+    pub(super) fn waits_for_python_lock(
+        &mut self,
+        owner: StackOwner,
+        function: RawFrame,
+    ) -> Option<RawFrame> {
+        owner.futex?;
+        let named = self.names.named(function)?;
+        let other = |location: &Location| {
+            OTHERS.iter().find(|(name, _)| *name == &*location.function).map(|(_, kind)| *kind)
+        };
+        if self.locks.others.len() >= REMEMBERED_MAX {
+            self.locks.others.clear();
+        }
+        match named.locations.iter().find_map(other) {
+            Some(kind) => {
+                self.locks.others.insert(owner.tid, kind);
+                return None;
+            }
+            None => self.locks.others.remove(&owner.tid),
+        };
+        let lock = self.lock_of(owner)?;
+        let name = format!("{}.acquire", lock.kind.class());
+        Some(self.names.frame(vec![Location {
+            module: "threading".into(),
+            ..Location::named(&name, FrameKind::Python)
+        }]))
+    }
+
+    /// Returns which lock a thread waits for, and who holds it.
+    pub(super) fn python_lock_blocker(&mut self, owner: StackOwner) -> Option<RawBlocker> {
+        if let Some(kind) = self.locks.others.get(&owner.tid).copied() {
+            // The condition's own lock is free meanwhile, and which thread is to end is not known.
+            return Some(RawBlocker { kind, object: 0, class: None, holder: RawHolder::Unknown });
+        }
+        let lock = self.lock_of(owner)?;
+        let states = &self.threads.states;
+        let holder = states
+            .iter()
+            .find(|state| lock.holder != 0 && state.pthread == lock.holder)
+            .and_then(|state| state.native_id);
+        let holder = match holder {
+            Some(tid) if tid != 0 => RawHolder::Thread { pid: self.ids.pid(), tid },
+            _ => RawHolder::Unknown,
+        };
+        let class = self.names.thread_name(lock.kind.class());
+        Some(RawBlocker { kind: BlockerKind::ThreadingLock, object: lock.object, class, holder })
+    }
+
+    fn lock_of(&mut self, owner: StackOwner) -> Option<Waited> {
+        let futex = owner.futex.filter(|_| owner.sp != 0)?;
+        let Cpython { memory, layout, locks, .. } = self;
+        if let Some(object) = locks.last.get(&owner.tid).copied()
+            && let Some(lock) = locks.at(memory, layout, object, futex)
+            && layout.minor <= SEMAPHORES_UNTIL
+        {
+            return Some(lock);
+        }
+        let mut bytes = vec![0; SEARCHED];
+        let length = memory.read(owner.sp, &mut bytes);
+        let words: Vec<u64> =
+            (0..length / 8).filter_map(|index| u64_at(&bytes, 8 * index)).collect();
+        let all: FxHashSet<u64> = words.iter().copied().collect();
+        let of_stack = owner.sp..owner.sp.saturating_add(8 << 20);
+        let mut seen = FxHashSet::default();
+        let may_be = |word: &u64| {
+            word.is_multiple_of(8)
+                && (1 << 16..1 << 47).contains(word)
+                && !of_stack.contains(word)
+                && seen.insert(*word)
+                && (layout.minor <= SEMAPHORES_UNTIL
+                    || all.contains(&(word + layout.object.kind + 8)))
+        };
+        let objects: Vec<u64> = words.into_iter().filter(may_be).take(OBJECTS_MAX).collect();
+        let found = objects.into_iter().find_map(|at| locks.at(memory, layout, at, futex))?;
+        if locks.last.len() >= REMEMBERED_MAX {
+            locks.last.clear();
+        }
+        locks.last.insert(owner.tid, found.object);
+        Some(found)
+    }
+}
+
+/// The last minor version whose locks are semaphores.
+const SEMAPHORES_UNTIL: u8 = 13;
+
+impl Locks {
+    /// Returns the lock at `object`, if a thread that waits at `futex` can wait for it.
+    fn at<M: ReadMemory>(
+        &mut self,
+        memory: &M,
+        layout: &Layout,
+        object: u64,
+        futex: u64,
+    ) -> Option<Waited> {
+        let kind_at = layout.object.kind;
+        let mut bytes = vec![0; kind_at as usize + HOLDER as usize + 8];
+        memory.read_exact(object, &mut bytes)?;
+        let word = |at: u64| u64_at(&bytes, at as usize);
+        let waited_at = word(kind_at + WAITED_AT)?;
+        // Of a mutex: it is locked, and threads wait for it.
+        let fits = if layout.minor <= SEMAPHORES_UNTIL {
+            waited_at == futex
+        } else {
+            waited_at as u8 & 3 == 3
+        };
+        if !fits {
+            return None;
+        }
+        let kind = self.kind(memory, layout, word(kind_at)?);
+        let holder = if kind == Kind::RLock { word(kind_at + HOLDER)? } else { 0 };
+        (kind != Kind::Other).then_some(Waited { object, kind, holder })
+    }
+
+    fn kind<M: ReadMemory>(&mut self, memory: &M, layout: &Layout, address: u64) -> Kind {
+        if let Some(kind) = self.kinds.get(&address) {
+            return *kind;
+        }
+        let is = |name: &[u8]| layout.object.is_named(memory, address, name);
+        let kind = match () {
+            () if is(b"_thread.lock") => Kind::Lock,
+            () if is(b"_thread.RLock") => Kind::RLock,
+            () => Kind::Other,
+        };
+        if self.kinds.len() >= REMEMBERED_MAX {
+            self.kinds.clear();
+        }
+        self.kinds.insert(address, kind);
+        kind
+    }
+}

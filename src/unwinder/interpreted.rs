@@ -1,0 +1,263 @@
+//! Frames of an interpreter (CPython): what a runtime, a capture backend and the unwinder tell each
+//! other about them.
+//!
+//! An interpreter executes its frames in a function of native code, which has unwind information.
+//! So its native stack is walked like any other. The interpreter's own frames are a linked list in
+//! the target's memory. It is read by the runtime, of a blocked thread; of a running one it is
+//! taken by the kernel in the interrupt that takes the sample.
+
+use crate::model::vocabulary::frame::{Marker, RawFrame};
+use crate::unwinder::Walk;
+
+/// A frame of an interpreter as its memory says it at one instant; the runtime finds its name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct InterpreterFrame {
+    /// Where its structure is.
+    pub address: u64,
+    /// Its code object.
+    pub code: u64,
+    /// Where in the code it is: an address, or a number of bytes or instructions.
+    pub position: u64,
+    /// Who owns the structure's memory; 0 where the version does not say.
+    pub owner: u8,
+    /// It is the first frame of its evaluation; false where the version does not say.
+    pub is_entry: bool,
+    /// Which copy of the code it executes.
+    pub copy: u32,
+    /// See [`fingerprint`]; 0: the code object was not read.
+    pub fingerprint: u64,
+}
+
+/// Returns what tells one code object from another at the same address: its pointers to file, name
+/// and lines, and its first line (u32). The program in the kernel computes the same.
+pub fn fingerprint(file: u64, name: u64, lines: u64, first_line: u64) -> u64 {
+    const PRIME: u64 = 0x0100_0000_01b3;
+    [file, name, lines, first_line]
+        .into_iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, word| (hash ^ word).wrapping_mul(PRIME))
+}
+
+/// Where the program in the kernel finds the frames of a thread. Offsets are bytes in the
+/// interpreter's structures; `None`: this version has no such field.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InterpreterLayout {
+    /// Address of the word that points to the first interpreter.
+    pub interpreters: u64,
+    /// Address of the main interpreter's lock (GIL); 0: it has none.
+    pub lock: u64,
+    /// In the lock: which thread has it, or had it last; whether it is locked (i32).
+    pub lock_holder: u32,
+    pub lock_locked: u32,
+    /// In an interpreter: the next one, the first thread.
+    pub next_interpreter: u32,
+    pub first_thread: u32,
+    /// In a thread: the next one, its pthread_t, its innermost frame.
+    pub next_thread: u32,
+    pub pthread: u32,
+    pub innermost: u32,
+    /// The thread's `innermost` points to a structure that has the frame's address here.
+    pub indirect: Option<u32>,
+    /// Bytes of a frame that are read, at most 128; the other offsets lie in them.
+    pub frame_size: u32,
+    pub frame_caller: u32,
+    pub frame_code: u32,
+    pub frame_position: u32,
+    /// The position is an i32, else a u64.
+    pub position_is_short: bool,
+    pub frame_owner: Option<u32>,
+    pub frame_is_entry: Option<u32>,
+    pub frame_copy: Option<u32>,
+    /// Frames of this owner or a greater one have no code.
+    pub shim_owner: Option<u8>,
+    /// Bytes of a code object that are read, at most 256; the other offsets lie in them.
+    pub code_size: u32,
+    pub code_file: u32,
+    pub code_name: u32,
+    pub code_lines: u32,
+    pub code_first_line: u32,
+}
+
+/// The frames that the kernel took of a running thread, innermost first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Taken<'a> {
+    pub frames: &'a [InterpreterFrame],
+    /// How many of `frames` are the innermost ones: behind them some are missing.
+    pub gap: Option<usize>,
+    /// Why there are no more.
+    pub end: Option<Marker>,
+}
+
+/// The same, kept.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TakenFrames {
+    frames: Vec<InterpreterFrame>,
+    gap: Option<usize>,
+    end: Option<Marker>,
+}
+
+impl TakenFrames {
+    pub fn of(taken: Taken<'_>) -> TakenFrames {
+        TakenFrames { frames: taken.frames.to_vec(), gap: taken.gap, end: taken.end }
+    }
+
+    pub fn view(&self) -> Taken<'_> {
+        Taken { frames: &self.frames, gap: self.gap, end: self.end }
+    }
+}
+
+/// The thread whose stack is walked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StackOwner {
+    /// In sampletop's own pid namespace.
+    pub tid: u32,
+    /// Its pthread_t, which is the base of its segment fs; `None`: unknown.
+    pub fs_base: Option<u64>,
+    /// Its stack pointer; 0: unknown.
+    pub sp: u64,
+    /// The address of the futex that it is blocked in.
+    pub futex: Option<u64>,
+}
+
+/// Named frames of an interpreter, in evaluations: the frames that one call of its native function
+/// executes. Innermost first.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Evaluations {
+    pub frames: Vec<RawFrame>,
+    /// By evaluation, the index behind its last frame. Some have no frame. Frames behind the last
+    /// end belong to an evaluation that was not read to its end.
+    pub ends: Vec<usize>,
+    /// Why there are no more.
+    pub end: Option<Marker>,
+    /// Stands for the native code in which the thread waits for the interpreter's own lock.
+    pub waits: Option<RawFrame>,
+}
+
+impl Evaluations {
+    fn count(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn of(&self, index: usize) -> &[RawFrame] {
+        let begin = if index == 0 { 0 } else { self.ends[index - 1] };
+        &self.frames[begin..self.ends[index]]
+    }
+
+    /// Frames from the evaluation of this index on.
+    fn rest(&self, index: usize) -> &[RawFrame] {
+        let begin = if index == 0 { 0 } else { self.ends[index - 1] };
+        &self.frames[begin..]
+    }
+}
+
+/// How the evaluations of an interpreter and those of the native stack belong together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fit {
+    /// One to one, from the innermost on, behind this number of native ones. Such a one has just
+    /// been entered and has no frame yet, or is about to return and has none any more.
+    Pairs(usize),
+    /// One to one from the innermost on, as far as the native stack goes.
+    NativeEnds,
+    /// One to one from the innermost on, as far as the interpreter's frames go.
+    InterpreterEnds,
+    /// They do not fit.
+    Apart,
+}
+
+fn fit(native: usize, native_ends: bool, evaluations: &Evaluations) -> Fit {
+    let own = evaluations.count();
+    match native {
+        _ if evaluations.end.is_some() && native >= own => Fit::InterpreterEnds,
+        _ if native == own => Fit::Pairs(0),
+        _ if native == own + 1 && !native_ends => Fit::Pairs(1),
+        _ if native_ends && native < own => Fit::NativeEnds,
+        _ => Fit::Apart,
+    }
+}
+
+/// Puts an interpreter's frames in the places of the native frames that execute them: `out[first +
+/// index]` for each index of `native`, innermost first. Where the native stack was cut, the rest of
+/// the interpreter's frames follows behind a marker. Where they do not fit, the interpreter's
+/// frames stand in one piece, behind the native code that its innermost function has called, and a
+/// marker says so. [`Evaluations::waits`] replaces the native frames in front of the innermost
+/// evaluation.
+pub fn place(
+    native: &[usize],
+    evaluations: Evaluations,
+    walk: Walk,
+    first: usize,
+    out: &mut Vec<RawFrame>,
+) -> Walk {
+    let fit = fit(native.len(), walk.end.is_some(), &evaluations);
+    let stack = out.split_off(first);
+    let mut from = 0;
+    if let (Some(waits), Some(innermost)) = (evaluations.waits, native.first()) {
+        out.push(waits);
+        from = *innermost;
+    }
+    match fit {
+        Fit::Pairs(behind) => {
+            for (number, at) in native.iter().enumerate() {
+                out.extend_from_slice(&stack[from..*at]);
+                if let Some(number) = number.checked_sub(behind) {
+                    out.extend_from_slice(evaluations.of(number));
+                }
+                from = at + 1;
+            }
+            out.extend_from_slice(&stack[from..]);
+            walk
+        }
+        Fit::InterpreterEnds => {
+            let read = evaluations.count();
+            for (number, at) in native.iter().enumerate() {
+                out.extend_from_slice(&stack[from..*at]);
+                match number {
+                    _ if number < read => out.extend_from_slice(evaluations.of(number)),
+                    _ if number == read => {
+                        out.extend_from_slice(evaluations.rest(read));
+                        out.extend(evaluations.end.map(RawFrame::marker));
+                    }
+                    _ => out.push(stack[*at]),
+                }
+                from = at + 1;
+            }
+            out.extend_from_slice(&stack[from..]);
+            // Of a native stack that was cut before the first evaluation, too, frames are missing
+            // that only the interpreter knows.
+            let missing = native.len() > read || walk.end.is_some();
+            Walk { end: evaluations.end.filter(|_| missing), ..walk }
+        }
+        Fit::NativeEnds => {
+            for (number, at) in native.iter().enumerate() {
+                out.extend_from_slice(&stack[from..*at]);
+                out.extend_from_slice(evaluations.of(number));
+                from = at + 1;
+            }
+            out.extend_from_slice(&stack[from..]);
+            // The functions of the program are known all the same.
+            let short = matches!(
+                walk.end,
+                Some(Marker::Truncated | Marker::PageMissing | Marker::NotCopied)
+            );
+            if short {
+                out.pop();
+                out.push(RawFrame::marker(Marker::NotCopied));
+            }
+            out.extend_from_slice(evaluations.rest(native.len()));
+            if short { Walk { end: None, recovered: true } } else { walk }
+        }
+        Fit::Apart => {
+            let (inner, outer) = match (native.first(), native.last()) {
+                (Some(innermost), Some(outermost)) => (*innermost, outermost + 1),
+                _ => (0, 0),
+            };
+            out.extend_from_slice(&stack[from..inner]);
+            out.extend_from_slice(&evaluations.frames);
+            out.push(RawFrame::marker(Marker::NotPlaced));
+            out.extend_from_slice(&stack[outer..]);
+            walk
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
