@@ -92,3 +92,41 @@ fn those_in_java_compile_start_and_end() {
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).starts_with("usage: "));
 }
+
+#[test]
+fn the_one_in_python_starts_serves_and_ends() {
+    let demos = Path::new(env!("CARGO_MANIFEST_DIR")).join("demos/python");
+    if let Err(error) = Command::new("python3").arg("--version").output() {
+        return skipped(
+            "the_one_in_python_starts_serves_and_ends",
+            &format!("no python3: {error}"),
+        );
+    }
+    let script = demos.join("shop.py").display().to_string();
+    let output = Command::new("python3")
+        // It writes no folder of compiled code beside its source.
+        .args(["-B", "-W", "error", &script, "1"])
+        .stdin(std::process::Stdio::null())
+        .output()
+        .expect("python3");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.is_empty(), "{said}");
+    // Every kind of request is answered.
+    let pages = "import json, shop, tempfile\n\
+                 with tempfile.TemporaryDirectory() as folder:\n\
+                 \x20   parts = shop.Shop(folder)\n\
+                 \x20   print(*(len(json.dumps(page())) > 2 for page in parts.pages.values()))\n\
+                 \x20   parts.orders.close()";
+    let output = Command::new("python3")
+        .args(["-B", "-c", pages])
+        .current_dir(&demos)
+        .output()
+        .expect("python3");
+    let answers = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(answers.trim(), "True True True True True True", "{output:?}");
+    // Without an interpreter the script says what is missing.
+    let refused =
+        Command::new(demos.join("run")).env("PYTHON", "no-python").output().expect("bash");
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&refused.stderr).starts_with("no no-python: install Python"));
+}
