@@ -42,7 +42,7 @@ const FORBIDDEN: [&str; 9] = [
 
 /// Options of other programs, and `--unwinder`, which only a build with the feature `libunwind`
 /// lists.
-const FOREIGN: [&str; 19] = [
+const FOREIGN: [&str; 20] = [
     "--all-targets",
     "--bench",
     "--call-graph",
@@ -57,6 +57,7 @@ const FOREIGN: [&str; 19] = [
     "--perf-basic-prof",
     "--port",
     "--program",
+    "--pythons",
     "--release",
     "--sanitizer",
     "--target",

@@ -61,7 +61,7 @@ impl Reading {
 }
 
 pub enum Target {
-    /// `ops.c` or `Ops.java`, which answer a line on their input with their counters.
+    /// `ops.c`, `Ops.java` or `ops.py`, which answer a line on their input with their counters.
     Ops(Running),
     Redis(Redis),
 }
@@ -71,6 +71,7 @@ impl Target {
     pub fn start(scratch: &Path, kind: &str, threads: &str) -> Option<Target> {
         let tools: &[&str] = match kind {
             "java" => &["javac", "java"],
+            "python" => &["python3"],
             "redis" => &["redis-server", "redis-benchmark"],
             _ => &["cc"],
         };
@@ -80,7 +81,11 @@ impl Target {
         if kind == "redis" {
             return Some(Target::Redis(Redis::start(scratch)));
         }
-        let mut command = if kind == "java" { java(scratch) } else { ops(scratch, kind) };
+        let mut command = match kind {
+            "java" => java(scratch),
+            "python" => python(),
+            _ => ops(scratch, kind),
+        };
         command.args(threads.split(' '));
         Some(Target::Ops(Running::start_command(command)))
     }
@@ -138,6 +143,12 @@ pub fn compile(scratch: &Path, name: &str, program: &str) -> PathBuf {
 fn ops(scratch: &Path, kind: &str) -> Command {
     let mut command = Command::new(compile(scratch, "slowdown/ops.c", "ops"));
     command.arg(kind);
+    command
+}
+
+fn python() -> Command {
+    let mut command = Command::new("python3");
+    command.arg(source("slowdown/ops.py"));
     command
 }
 

@@ -1,17 +1,19 @@
-//! Measures what profiling costs the target: interleaved runs of one C program's operations without
+//! Measures what profiling costs the target: interleaved runs of one program's operations without
 //! a profiler (`unwatched`), with sampletop by each backend, `perf record`, and profile-bee (if
 //! `probee` is in the PATH), as ratios to `unwatched`. Run by hand on a quiet machine, after `cargo
 //! build --release`:
 //!
 //! ```text
-//! cargo run --release --example slowdown [-- ROUNDS [busy|many|switch|java [WATCHER...]]]
+//! cargo run --release --example slowdown [-- ROUNDS [busy|many|switch|java|python [WATCHER...]]]
 //! cargo run --release --example slowdown -- ROUNDS redis [BACKEND...] [--program PATH]...
 //! ```
 //!
-//! `java` (needs a JDK) is measured only if it is named: 200 threads, 8 of them busy. A profiler is
-//! chosen by a part of its name, as in the table: `"bpf 100 Hz"`. `redis` is a saturated machine,
-//! measured in pairs of turns, by `bpf` if no backend is named. `--program` names the sampletop
-//! that is measured, the one beside this benchmark if none is; several are measured in turn.
+//! `java` (needs a JDK) and `python` (needs python3) are measured only if they are named: 200
+//! threads, 8 of them busy; and a thread of Python code beside 20 that wait, also watched by py-spy
+//! if it is in the PATH. A profiler is chosen by a part of its name, as in the table: `"bpf 100
+//! Hz"`. `redis` is a saturated machine, measured in pairs of turns, by `bpf` if no backend is
+//! named. `--program` names the sampletop that is measured, the one beside this benchmark if none
+//! is; several are measured in turn.
 //!
 //! In every round each profiler has its turn of 3 s, in an order that rotates. A turn's figures are
 //! operations per CPU second of the target (the cost of each operation) and per wall second (the
@@ -41,7 +43,7 @@ const UNWATCHED: [&str; 2] = ["unwatched", "unwatched (again)"];
 
 /// Returns each profiler's name and the command that starts it on a pid; an empty command means no
 /// profiler.
-fn watchers(programs: &[Program]) -> Vec<(&'static str, Vec<String>)> {
+fn watchers(kind: &str, programs: &[Program]) -> Vec<(&'static str, Vec<String>)> {
     let ours = |program: &Program, backend: &str, interval: &str| -> Vec<String> {
         [
             &program.path.to_string_lossy(),
@@ -84,6 +86,11 @@ fn watchers(programs: &[Program]) -> Vec<(&'static str, Vec<String>)> {
             .map(String::from)
             .to_vec()
     };
+    let spy = |hz: &str, option: Option<&str>| -> Vec<String> {
+        let words =
+            ["py-spy", "record", "-f", "raw", "-d", "30", "-p", "PID", "-o", "OUT.spy", "-r"];
+        words.into_iter().chain([hz]).chain(option).map(String::from).collect()
+    };
     let mut watchers = vec![(UNWATCHED[0], vec![])];
     for (hz, interval) in [("100", "10ms"), ("1000", "1ms")] {
         for backend in ["bpf", "perf", "ptrace"] {
@@ -93,18 +100,22 @@ fn watchers(programs: &[Program]) -> Vec<(&'static str, Vec<String>)> {
             }
         }
         watchers.push((name(format!("perf record {hz} Hz")), perf(hz)));
-        if Command::new("probee")
-            .arg("--help")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()
-            .is_ok()
-        {
+        if starts("probee") {
             watchers.push((name(format!("profile-bee {hz} Hz")), bee(hz)));
+        }
+        if kind == "python" && starts("py-spy") {
+            watchers.push((name(format!("py-spy {hz} Hz")), spy(hz, None)));
+            let nonblocking = spy(hz, Some("--nonblocking"));
+            watchers.push((name(format!("py-spy --nonblocking {hz} Hz")), nonblocking));
         }
     }
     watchers.insert(watchers.len() / 2, (UNWATCHED[1], vec![]));
     watchers
+}
+
+fn starts(program: &str) -> bool {
+    let mut command = Command::new(program);
+    command.arg("--help").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
 fn name(name: String) -> &'static str {
@@ -157,11 +168,18 @@ fn main() {
         let backends = if named.is_empty() { vec!["bpf"] } else { named };
         return pairs::run("redis", rounds, &backends, &arguments.programs, &scratch.0);
     }
-    for (kind, threads) in [("busy", "1"), ("many", "500"), ("switch", "1"), ("java", "200 8")] {
-        if only.as_ref().map_or(kind == "java", |only| only != kind) {
+    for (kind, threads) in [
+        ("busy", "1"),
+        ("many", "500"),
+        ("switch", "1"),
+        ("java", "200 8"),
+        ("python", "tight 20"),
+        ("python", "real 20"),
+    ] {
+        if only.as_ref().map_or(["java", "python"].contains(&kind), |only| only != kind) {
             continue;
         }
-        let mut watchers = watchers(&arguments.programs);
+        let mut watchers = watchers(kind, &arguments.programs);
         watchers.retain(|(name, _)| {
             arguments.words.is_empty()
                 || UNWATCHED.contains(name)

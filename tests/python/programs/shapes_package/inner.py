@@ -1,0 +1,3 @@
+import parked
+
+parked.park()
