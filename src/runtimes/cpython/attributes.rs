@@ -191,7 +191,12 @@ impl<M: ReadMemory> Reader<'_, M> {
 
     /// Returns where an attribute is whose name is in the keys that all objects of a class share.
     fn shared(&self, kind: u64, values: u64, name: &str) -> Option<u64> {
-        let shared_keys = if self.layout.minor <= 11 { 872 } else { 880 };
+        // In a class: `ht_cached_keys`.
+        let shared_keys = match self.layout.minor {
+            ..=11 => 872,
+            12..=14 => 880,
+            _ => 888,
+        };
         let keys = self.keys(self.word(kind, shared_keys + self.longer())?)?;
         let names = self.entries(&keys)?;
         let at = self.find(names.iter().map(|(key, _)| *key), name)?;

@@ -2,9 +2,9 @@
 //!
 //! The method that waits was called with the lock, so its address lies on the native stack between
 //! the thread's stack pointer and the function that executes Python. It is proven by its type and
-//! by the wait: up to 3.13 (by thread locks as semaphores) a lock points to what the thread waits
-//! at; since 3.14 the address of its mutex is on the stack as well. An `RLock` says who holds it,
-//! a `Lock` does not.
+//! by the wait: a lock made of a semaphore points to what the thread waits at; of one made of a
+//! mutex (in releases of 3.13, all since 3.14) the mutex's address is on the stack, too. An `RLock`
+//! says who holds it, a `Lock` does not.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -124,8 +124,7 @@ impl<M: ReadMemory> Cpython<M> {
         let futex = owner.futex.filter(|_| owner.sp != 0)?;
         let Cpython { memory, layout, locks, .. } = self;
         if let Some(object) = locks.last.get(&owner.tid).copied()
-            && let Some(lock) = locks.at(memory, layout, object, futex)
-            && layout.minor <= SEMAPHORES_UNTIL
+            && let Some(lock) = locks.at(memory, layout, object, futex, false)
         {
             return Some(lock);
         }
@@ -135,17 +134,21 @@ impl<M: ReadMemory> Cpython<M> {
             (0..length / 8).filter_map(|index| u64_at(&bytes, 8 * index)).collect();
         let all: FxHashSet<u64> = words.iter().copied().collect();
         let of_stack = owner.sp..owner.sp.saturating_add(8 << 20);
+        let has_mutex = |object: u64| {
+            layout.minor >= MUTEXES_SINCE
+                && all.contains(&(object + layout.object.kind + WAITED_AT))
+        };
         let mut seen = FxHashSet::default();
         let may_be = |word: &u64| {
             word.is_multiple_of(8)
                 && (1 << 16..1 << 47).contains(word)
                 && !of_stack.contains(word)
                 && seen.insert(*word)
-                && (layout.minor <= SEMAPHORES_UNTIL
-                    || all.contains(&(word + layout.object.kind + 8)))
+                && (layout.minor < MUTEXES_ONLY_SINCE || has_mutex(*word))
         };
         let objects: Vec<u64> = words.into_iter().filter(may_be).take(OBJECTS_MAX).collect();
-        let found = objects.into_iter().find_map(|at| locks.at(memory, layout, at, futex))?;
+        let at = |at: u64| locks.at(memory, layout, at, futex, has_mutex(at));
+        let found = objects.into_iter().find_map(at)?;
         if locks.last.len() >= REMEMBERED_MAX {
             locks.last.clear();
         }
@@ -154,17 +157,20 @@ impl<M: ReadMemory> Cpython<M> {
     }
 }
 
-/// The last minor version whose locks are semaphores.
-const SEMAPHORES_UNTIL: u8 = 13;
+/// The minor versions since which some locks, and all, are mutexes.
+const MUTEXES_SINCE: u8 = 13;
+const MUTEXES_ONLY_SINCE: u8 = 14;
 
 impl Locks {
     /// Returns the lock at `object`, if a thread that waits at `futex` can wait for it.
+    /// `has_mutex`: the thread's stack has the address of what would be its mutex.
     fn at<M: ReadMemory>(
         &mut self,
         memory: &M,
         layout: &Layout,
         object: u64,
         futex: u64,
+        has_mutex: bool,
     ) -> Option<Waited> {
         let kind_at = layout.object.kind;
         let mut bytes = vec![0; kind_at as usize + HOLDER as usize + 8];
@@ -172,11 +178,7 @@ impl Locks {
         let word = |at: u64| u64_at(&bytes, at as usize);
         let waited_at = word(kind_at + WAITED_AT)?;
         // Of a mutex: it is locked, and threads wait for it.
-        let fits = if layout.minor <= SEMAPHORES_UNTIL {
-            waited_at == futex
-        } else {
-            waited_at as u8 & 3 == 3
-        };
+        let fits = waited_at == futex || (has_mutex && waited_at as u8 & 3 == 3);
         if !fits {
             return None;
         }

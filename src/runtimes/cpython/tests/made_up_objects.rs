@@ -97,7 +97,7 @@ pub fn thread_object(program: &Program, name: u64, own: bool) -> u64 {
             world.word(object - 24, at - 1);
         }
         _ => {
-            world.word(kind + 880 + longer, split);
+            world.word(kind + if layout.minor >= 15 { 888 } else { 880 } + longer, split);
             world.word(kind + TYPE_FLAGS + longer, 1 << 2 | 1 << 4);
             world.word(kind + TYPE_SIZE + longer, 16 + longer);
             let at = object + 16 + longer;
