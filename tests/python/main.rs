@@ -6,6 +6,7 @@ mod common;
 mod edges;
 mod interpreters;
 mod life;
+mod locks;
 mod naive;
 mod profile;
 mod report;

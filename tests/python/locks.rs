@@ -1,0 +1,78 @@
+//! What Python's threads wait for, and who holds it.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::common::java::output;
+use crate::interpreters::{EVERY, can_test};
+use crate::report::text;
+
+/// Returns by the name of each thread what a dump says of it. Those with the same name are one.
+fn dump(pid: u32) -> BTreeMap<String, Value> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+    command.args(["dump", "--format", "json", "-p", &pid.to_string()]);
+    let report: Value = serde_json::from_str(&output(&mut command)).expect("json");
+    let threads = report["threads"].as_array().expect("threads").iter();
+    threads.map(|thread| (text(&thread["name"]), thread.clone())).collect()
+}
+
+/// Returns state, kind and class of what it waits for, its holder, and its innermost frame.
+fn wait(thread: &Value) -> [String; 5] {
+    let blocker = &thread["blocker"];
+    let holder = &blocker["holder"]["name"];
+    [&thread["state"], &blocker["kind"], &blocker["class"], holder, &thread["frames"][0]["frame"]]
+        .map(text)
+}
+
+#[test]
+fn locks_are_told_apart_and_their_holders_are_known() {
+    if !can_test() {
+        return;
+    }
+    for interpreter in EVERY.iter() {
+        let what = interpreter.name();
+        let mut target = interpreter.start("locks.py", &[]);
+        let threads = dump(target.pid);
+        let acquire = |class: &str, holder: &str| {
+            ["lock", "lock", class, holder, &format!("{class}.acquire")].map(str::to_owned)
+        };
+        let of = |name: &str| wait(&threads[name]);
+        assert_eq!(of("wants_lock"), acquire("threading.Lock", ""), "{what}");
+        assert_eq!(of("wants_rlock"), acquire("threading.RLock", "holds"), "{what}");
+        for name in ["wants_condition", "wants_queue", "wants_event"] {
+            let [state, kind, class, holder, _] = of(name);
+            assert_eq!(
+                [&*state, &*kind, &*class, &*holder],
+                ["wait", "condition", "", ""],
+                "{what}"
+            );
+        }
+        if interpreter.free_threaded {
+            continue;
+        }
+        target.running.child.stdin.as_mut().expect("piped").write_all(b"\n").expect("it reads");
+        assert_eq!(target.line(), "keeps the lock", "{what}");
+        // The threads want it when they have slept; the main thread keeps it for long.
+        let begin = Instant::now();
+        let waits = loop {
+            let threads = dump(target.pid);
+            let waits = wait(&threads["wants_gil"]);
+            if waits[0] != "sleep" {
+                break waits;
+            }
+            assert!(begin.elapsed() < Duration::from_secs(20), "{what}: {waits:?}");
+        };
+        let [state, kind, class, holder, frame] = waits;
+        assert_eq!(
+            [&*state, &*kind, &*class, &*frame],
+            ["lock", "GIL", "", "[waiting for the GIL]"],
+            "{what}"
+        );
+        // The main thread has the kernel's name.
+        assert!(holder.starts_with("python"), "{what}: held by {holder}");
+    }
+}
