@@ -2,6 +2,7 @@
 
 mod hostile;
 mod images;
+mod locks;
 pub mod made_up;
 mod made_up_objects;
 mod replaced;

@@ -1,0 +1,168 @@
+//! Waits for the interpreter's lock and for locks of the program, on made-up memory.
+
+use super::*;
+use crate::model::vocabulary::blocker::{BlockerKind, RawHolder};
+use layout::GilAt;
+
+/// A second thread, and addresses that are used for nothing else.
+const OTHER: u64 = PTHREAD + 0x10_0000;
+const SP: u64 = 0x7000_0000_1000;
+const GIL: u64 = 0x6000_0000_0000;
+const SEMAPHORE: u64 = 0x6000_0001_0000;
+
+/// Makes an interpreter with two threads; returns the state of the second one.
+fn two_threads(layout: Layout) -> (Program, u64) {
+    let (program, thread, _) = program(layout);
+    let interpreter = program.world.get(thread + layout.thread.interpreter);
+    let second = program.thread(interpreter, OTHER, 72);
+    (program, second)
+}
+
+fn at(futex: u64) -> StackOwner {
+    StackOwner { sp: SP, futex: Some(futex), ..owner(0) }
+}
+
+fn waits(python: &mut Cpython<&World>, futex: u64) -> Option<String> {
+    python.begin(Ns::MAX, false);
+    let found = python.interpreted(at(futex), None).expect("frames");
+    found.waits.map(|frame| words(&python.names, frame))
+}
+
+/// Returns kind, class and holder.
+fn blocker(
+    python: &mut Cpython<&World>,
+    futex: u64,
+) -> Option<(BlockerKind, Option<String>, RawHolder)> {
+    let found = python.blocker(at(futex))?;
+    let class = found.class.and_then(|name| python.names.thread(name));
+    Some((found.kind, class.map(|class| class.to_string()), found.holder))
+}
+
+fn second() -> RawHolder {
+    RawHolder::Thread { pid: 0, tid: 72 }
+}
+
+#[test]
+fn a_futex_in_the_interpreter_s_lock_is_a_wait_for_it() {
+    for layout in layouts() {
+        let (program, second_state) = two_threads(layout);
+        let gil = layout.interpreter.gil;
+        let lock = match gil.at {
+            GilAt::Runtime(at) => RUNTIME + at,
+            GilAt::Interpreter(at) => {
+                let thread = program.world.get(second_state + layout.thread.interpreter);
+                program.world.word(thread + at, GIL);
+                GIL
+            }
+        };
+        let mut python = reader(&program);
+        python.check(|id| id == 71).expect("it fits");
+        if layout.free_threaded {
+            assert_eq!(waits(&mut python, lock + 48), None, "it has none");
+            continue;
+        }
+        let frame = "[waiting for the GIL] :?";
+        assert_eq!(waits(&mut python, lock + 48).as_deref(), Some(frame), "{layout:?}");
+        assert_eq!(waits(&mut python, lock - 4), None);
+        assert_eq!(waits(&mut python, lock + 0x100), None);
+        let put = |state: u64, locked: u64| {
+            program.world.word(lock + gil.holder, state);
+            program.world.word(lock + gil.locked, locked);
+        };
+        let mut held = || blocker(&mut python, lock + 48).expect("it waits");
+        put(second_state, 1);
+        assert_eq!(held(), (BlockerKind::Gil, None, second()), "{layout:?}");
+        put(second_state, 0);
+        assert_eq!(held().2, RawHolder::Free, "just released");
+        put(0x1230, 1);
+        assert_eq!(held().2, RawHolder::Unknown, "no thread's state");
+    }
+}
+
+/// Makes a lock of this type at which a thread waits by a semaphore, or by a mutex.
+fn lock(program: &Program, kind: &[u8], by_mutex: bool) -> u64 {
+    let (world, o) = (&program.world, &program.layout.object);
+    let (name, class, object) = (world.alloc(32), world.alloc(512), world.alloc(64));
+    world.put(name, kind);
+    world.word(class + o.type_name, name);
+    world.word(object + o.kind, class);
+    world.word(object + o.kind + 8, if by_mutex { 3 } else { SEMAPHORE });
+    world.word(object + o.kind + 16, OTHER);
+    object
+}
+
+/// Puts words on the native stack, among others.
+fn stack(program: &Program, words: &[u64]) {
+    program.world.put(SP, &[0; 1536]);
+    let numbers = [1, 0x7fff_ffff_ffff_fff8, SP + 64, 0x10_0001, SEMAPHORE];
+    for (nth, word) in numbers.iter().chain(words).enumerate() {
+        program.world.word(SP + 16 * nth as u64, *word);
+    }
+}
+
+#[test]
+fn a_lock_on_the_stack_is_what_the_thread_waits_for() {
+    for layout in layouts() {
+        for by_mutex in [false, true] {
+            // Of mutexes the futex is elsewhere.
+            let futex = if by_mutex { 0x1000 } else { SEMAPHORE };
+            let possible = !by_mutex || layout.minor >= 13;
+            let (program, _) = two_threads(layout);
+            let rlock = lock(&program, b"_thread.RLock\0", by_mutex);
+            let plain = lock(&program, b"_thread.lock\0", by_mutex);
+            let other = lock(&program, b"_thread.other\0", by_mutex);
+            let mutex = |object: u64| object + layout.object.kind + 8;
+            let mut python = reader(&program);
+            python.check(|id| id == 71).expect("it fits");
+            let mut found = |objects: &[u64]| {
+                stack(&program, objects);
+                (waits(&mut python, futex), blocker(&mut python, futex))
+            };
+            let named = |class: &str, holder| {
+                let blocker = (BlockerKind::ThreadingLock, Some(class.to_owned()), holder);
+                (Some(format!("{class}.acquire :?")), Some(blocker))
+            };
+            assert_eq!(found(&[other, mutex(other)]), (None, None), "{layout:?}");
+            let expected = named("threading.RLock", second());
+            let of_rlock = found(&[other, rlock, mutex(rlock)]);
+            assert_eq!(of_rlock, if possible { expected } else { (None, None) }, "{layout:?}");
+            let expected = named("threading.Lock", RawHolder::Unknown);
+            let of_plain = found(&[plain, mutex(plain), rlock]);
+            if by_mutex && possible {
+                assert_eq!(of_plain, expected, "{layout:?}");
+                // Without its address the mutex is another one's; without a waiter nothing waits.
+                assert_eq!(found(&[rlock]), (None, None), "{layout:?}");
+                program.world.word(rlock + layout.object.kind + 8, 1);
+                assert_eq!(found(&[rlock, mutex(rlock)]), (None, None), "{layout:?}");
+            } else if possible {
+                // It was the other one before, which still fits.
+                assert_eq!(of_plain.1.map(|blocker| blocker.0), Some(BlockerKind::ThreadingLock));
+                program.world.word(rlock + layout.object.kind + 8, 0x4444_0000);
+                assert_eq!(found(&[rlock, plain, mutex(plain)]), expected, "{layout:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_condition_waits_by_a_lock_of_its_own() {
+    for layout in layouts() {
+        let (program, _) = two_threads(layout);
+        let name = if layout.minor >= 11 { "Condition.wait" } else { "wait" };
+        let code = program.code("/usr/lib/python3.9/threading.py", name, 300);
+        let thread = program
+            .world
+            .get(program.world.get(RUNTIME + layout.interpreters) + layout.interpreter.threads);
+        // The newest thread is the first one in the list.
+        program.frames(thread, &evaluation(&layout, &[Made::Call(code, 0)]));
+        let plain = lock(&program, b"_thread.lock\0", false);
+        stack(&program, &[plain]);
+        let mut python = reader(&program);
+        python.check(|id| id == 71).expect("it fits");
+        let waiting = StackOwner { fs_base: Some(OTHER), ..at(SEMAPHORE) };
+        let found = python.interpreted(waiting, None).expect("frames");
+        assert_eq!(found.waits, None, "{layout:?}");
+        let blocker = python.blocker(waiting).expect("it waits");
+        assert_eq!((blocker.kind, blocker.object), (BlockerKind::Condition, 0), "{layout:?}");
+    }
+}
