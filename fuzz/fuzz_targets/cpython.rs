@@ -74,8 +74,8 @@ fn observe(mut input: Input<'_>) {
                     ..InterpreterFrame::default()
                 });
                 let gap = Some(usize::from(input.u8()) % 4);
-                let taken = Taken { frames: &frames, gap, end: None };
-                check(&names, python.interpreted(StackOwner::default(), Some(taken)));
+                let taken = Taken { frames: frames.to_vec(), gap, end: None };
+                check(&names, python.interpreted(StackOwner::default(), Some(&taken)));
             }
             7 => {
                 for (_, name) in python.thread_names(None) {

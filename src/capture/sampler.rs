@@ -132,6 +132,8 @@ pub struct Core {
     lock_table: Option<LockTable>,
     /// The deadlocks that were reported last.
     deadlocks: Vec<Vec<ThreadKey>>,
+    /// Where among many running threads those begin that are sampled on their cores.
+    core_turn: usize,
 }
 
 /// Inputs of [`Core::open`].
@@ -225,6 +227,7 @@ impl Core {
             reading_since: None,
             lock_table: None,
             deadlocks: Vec::new(),
+            core_turn: 0,
         };
         core.backend_opened(first)?;
         core.publish_status();

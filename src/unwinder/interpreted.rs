@@ -45,9 +45,8 @@ pub struct InterpreterLayout {
     pub interpreters: u64,
     /// Address of the main interpreter's lock (GIL); 0: it has none.
     pub lock: u64,
-    /// In the lock: which thread has it, or had it last; whether it is locked (i32).
+    /// In the lock: which thread has it, or had it last.
     pub lock_holder: u32,
-    pub lock_locked: u32,
     /// In an interpreter: the next one, the first thread.
     pub next_interpreter: u32,
     pub first_thread: u32,
@@ -78,30 +77,23 @@ pub struct InterpreterLayout {
 }
 
 /// The frames that the kernel took of a running thread, innermost first.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Taken<'a> {
-    pub frames: &'a [InterpreterFrame],
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Taken {
+    pub frames: Vec<InterpreterFrame>,
     /// How many of `frames` are the innermost ones: behind them some are missing.
     pub gap: Option<usize>,
     /// Why there are no more.
     pub end: Option<Marker>,
 }
 
-/// The same, kept.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct TakenFrames {
-    frames: Vec<InterpreterFrame>,
-    gap: Option<usize>,
-    end: Option<Marker>,
-}
-
-impl TakenFrames {
-    pub fn of(taken: Taken<'_>) -> TakenFrames {
-        TakenFrames { frames: taken.frames.to_vec(), gap: taken.gap, end: taken.end }
+impl Taken {
+    /// Of a thread that has frames, of which none was taken.
+    pub fn nothing() -> Taken {
+        Taken { end: Some(Marker::Torn), ..Taken::default() }
     }
 
-    pub fn view(&self) -> Taken<'_> {
-        Taken { frames: &self.frames, gap: self.gap, end: self.end }
+    pub fn is_nothing(&self) -> bool {
+        *self == Taken::nothing()
     }
 }
 
@@ -128,7 +120,8 @@ pub struct Evaluations {
     pub ends: Vec<usize>,
     /// Why there are no more.
     pub end: Option<Marker>,
-    /// Stands for the native code in which the thread waits for the interpreter's own lock.
+    /// Stands for the native code in which the thread waits for the interpreter's own lock, or for
+    /// one of the program.
     pub waits: Option<RawFrame>,
 }
 

@@ -154,11 +154,7 @@ pub trait Generated: Send {
     /// kernel took of a running thread; `None`: the thread is blocked, and they are read now. So
     /// the check that the thread has not run meanwhile belongs after it. `None` for a thread that
     /// has no such frames.
-    fn interpreted(
-        &mut self,
-        _owner: StackOwner,
-        _taken: Option<Taken<'_>>,
-    ) -> Option<Evaluations> {
+    fn interpreted(&mut self, _owner: StackOwner, _taken: Option<&Taken>) -> Option<Evaluations> {
         None
     }
 
@@ -253,9 +249,9 @@ pub trait Unwinder {
         None
     }
 
-    /// Sets whose stack is walked next. `taken`: of a running thread, the frames of an interpreter
-    /// that the kernel took with its stack; `None`: it took none.
-    fn set_owner(&mut self, _owner: StackOwner, _taken: Option<Taken<'_>>) {}
+    /// Sets whose stack is walked next. `taken`: the frames of an interpreter that the kernel took
+    /// with it; of no meaning for a blocked thread.
+    fn set_owner(&mut self, _owner: StackOwner, _taken: Taken) {}
 
     /// Appends the frames of an interpreter as they are in memory now, without native ones. They
     /// hold only if the thread does not run meanwhile. `None`: it has no such frames.

@@ -9,15 +9,12 @@ use crate::edges::{Tight, judge};
 use crate::interpreters::{EVERY, can_test, greenlet};
 use crate::profile::{Caller, Profile};
 use crate::report::{Frame, dump, truth, truth_of};
-use crate::shapes::{assert_none, by_thread, differences};
+use crate::shapes::{assert_none, by_thread, differences, on_every};
 
 #[test]
 fn a_forked_child_has_stacks_of_its_own() {
-    if !can_test() {
-        return;
-    }
-    let mut found = Vec::new();
-    for interpreter in EVERY.iter() {
+    on_every(|interpreter| {
+        let mut found = Vec::new();
         let what = interpreter.name();
         let mut target = interpreter.start("forks.py", &[]);
         let parents = truth(&mut target);
@@ -27,8 +24,8 @@ fn a_forked_child_has_stacks_of_its_own() {
             assert_eq!(truth.len(), 2, "{what}");
             found.extend(differences(&what, &truth, &by_thread(&dump(pid, &[]))));
         }
-    }
-    assert_none(&found);
+        found
+    });
 }
 
 /// The other program has other functions at the same places in memory, or another version's.
@@ -93,11 +90,8 @@ fn threads_in_subinterpreters_have_the_functions_of_both() {
 /// A function is never shown with the file or the line of another that was in its place.
 #[test]
 fn code_that_comes_and_goes_is_told_apart() {
-    if !can_test() {
-        return;
-    }
-    let mut found = Vec::new();
-    for interpreter in EVERY.iter() {
+    on_every(|interpreter| {
+        let mut found = Vec::new();
         let what = interpreter.name();
         let target = interpreter.start("churn.py", &[]);
         let profile = Profile::of(target.pid, "1ms", 2_000, &[]);
@@ -127,8 +121,8 @@ fn code_that_comes_and_goes_is_told_apart() {
         if numbers.len() < 50 || named * 20 < all {
             found.push(format!("{what}: {} functions, {named} of {all}", numbers.len()));
         }
-    }
-    assert_none(&found);
+        found
+    });
 }
 
 /// Splits the name of a function of churn.py into kind and number.
@@ -220,12 +214,9 @@ const SWITCHES: &[(&str, &str)] = &[
 
 #[test]
 fn greenlets_are_not_mixed() {
-    if !can_test() {
-        return;
-    }
-    let mut found = Vec::new();
-    for interpreter in EVERY.iter() {
-        let Some(folder) = greenlet(interpreter) else { continue };
+    on_every(|interpreter| {
+        let mut found = Vec::new();
+        let Some(folder) = greenlet(interpreter) else { return found };
         let what = interpreter.name();
         let target = interpreter.start("greenlets.py", &[&folder]);
         let profile = Profile::of(target.pid, "1ms", 1_500, &[]);
@@ -250,6 +241,6 @@ fn greenlets_are_not_mixed() {
         if !innermost.contains("b_one") {
             found.push(format!("{what}: {innermost:?} of {} samples", profile.hits()));
         }
-    }
-    assert_none(&found);
+        found
+    });
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::interpreters::{EVERY, can_test, py_spy};
+use crate::interpreters::{EVERY, Interpreter, can_test, py_spy};
 use crate::report::{Frame, Stack, Thread, Truth, dump, text, truth};
 
 /// Threads of shapes.py.
@@ -58,6 +58,14 @@ pub fn by_thread(threads: &[Thread]) -> BTreeMap<u64, Stack> {
     threads.iter().map(|thread| (thread.tid, thread.python.clone())).collect()
 }
 
+/// Checks on every interpreter, and panics with all differences that were found.
+pub fn on_every(check: impl Fn(&Interpreter) -> Vec<String>) {
+    if can_test() {
+        let found: Vec<String> = EVERY.iter().flat_map(check).collect();
+        assert_none(&found);
+    }
+}
+
 /// Panics with all of these, if there are any.
 pub fn assert_none(found: &[String]) {
     let cut = |one: &String| one.chars().take(400).collect::<String>();
@@ -67,11 +75,8 @@ pub fn assert_none(found: &[String]) {
 
 #[test]
 fn blocked_stacks_are_what_python_says() {
-    if !can_test() {
-        return;
-    }
-    let mut found = Vec::new();
-    for interpreter in EVERY.iter() {
+    on_every(|interpreter| {
+        let mut found = Vec::new();
         let mut target = interpreter.start("shapes.py", &[]);
         let truth = truth(&mut target);
         assert_eq!(truth.len(), THREADS, "{}", interpreter.name());
@@ -91,25 +96,22 @@ fn blocked_stacks_are_what_python_says() {
                 }
             }
         }
-    }
-    assert_none(&found);
+        found
+    });
 }
 
 /// Its files are mapped by paths that are others here, and threads have other ids.
 #[test]
 fn in_a_container_they_are_the_same() {
-    if !can_test() {
-        return;
-    }
-    let mut found = Vec::new();
     // Threads are found by their ids, or without them, by version.
-    for interpreter in EVERY.iter() {
+    on_every(|interpreter| {
+        let mut found = Vec::new();
         let mut target = interpreter.start_in_a_container("shapes.py");
         let truth = truth(&mut target);
         let ours = dump(target.pid, &[]);
         found.extend(differences(&interpreter.name(), &truth, &by_thread(&ours)));
-    }
-    assert_none(&found);
+        found
+    });
 }
 
 /// A second judge, who reads what it finds by other means than the interpreter does.
@@ -162,11 +164,8 @@ fn spied(py_spy: &std::path::Path, pid: u32) -> BTreeMap<u64, Stack> {
 
 #[test]
 fn threads_have_their_python_names() {
-    if !can_test() {
-        return;
-    }
-    let mut found = Vec::new();
-    for interpreter in EVERY.iter() {
+    on_every(|interpreter| {
+        let mut found = Vec::new();
         let mut target = interpreter.start("shapes.py", &[]);
         let truth = truth(&mut target);
         for thread in dump(target.pid, &[]) {
@@ -179,8 +178,8 @@ fn threads_have_their_python_names() {
                 found.push(format!("{name}: {} is called {}", said.name, thread.name));
             }
         }
-    }
-    assert_none(&found);
+        found
+    });
 }
 
 /// What is native in a stack of this kind: between which functions of Python it must be, from the
@@ -197,11 +196,8 @@ fn last(name: &str) -> &str {
 
 #[test]
 fn native_frames_are_between_those_of_python_that_call_them() {
-    if !can_test() {
-        return;
-    }
-    let mut found = Vec::new();
-    for interpreter in EVERY.iter() {
+    on_every(|interpreter| {
+        let mut found = Vec::new();
         let mut target = interpreter.start("shapes.py", &[]);
         let truth = truth(&mut target);
         for native in ["auto", "full", "none"] {
@@ -215,8 +211,8 @@ fn native_frames_are_between_those_of_python_that_call_them() {
                 }
             }
         }
-    }
-    assert_none(&found);
+        found
+    });
 }
 
 /// Returns what is wrong with the native frames of a stack.

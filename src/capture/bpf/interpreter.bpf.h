@@ -12,7 +12,7 @@
 // Where the interpreter of a process keeps what; see `InterpreterLayout`.
 struct layout {
     u64 interpreters, lock;
-    u64 lock_holder, lock_locked;
+    u64 lock_holder;
     u64 next_interpreter, first_thread;
     u64 next_thread, pthread, innermost, indirect;
     u64 frame_size, caller, code, position, short_position, owner, is_entry, copy, shim_owner;

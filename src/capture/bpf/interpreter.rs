@@ -11,7 +11,7 @@ use crate::model::vocabulary::frame::{Marker, Ns};
 use crate::unwinder::interpreted::{InterpreterFrame, InterpreterLayout, Taken};
 
 /// Words of `struct layout`.
-pub const LAYOUT: usize = 24;
+const LAYOUT: usize = 23;
 /// Of `struct taken`: bytes before the frames, and of a frame.
 const HEAD: usize = 24;
 const FRAME: usize = 40;
@@ -24,23 +24,12 @@ const APART: Ns = 200_000;
 /// Maximum records kept for one processor; those without a sample are dropped.
 const KEPT: usize = 256;
 
-/// What the kernel took of one thread.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Record {
-    at: Ns,
-    frames: Vec<InterpreterFrame>,
-    gap: Option<usize>,
-    end: Option<Marker>,
-}
-
 /// Reads what the kernel takes of interpreters' threads.
 pub struct Interpreters {
     layouts: HashMap<MapData, u32, [u64; LAYOUT]>,
     ring: RingBuf<MapData>,
-    /// By processor, in order of time.
-    waiting: FxHashMap<u32, VecDeque<Record>>,
-    /// The record of the last sample.
-    last: Option<Record>,
+    /// By processor, in order of time: when each was taken, and what.
+    waiting: FxHashMap<u32, VecDeque<(Ns, Taken)>>,
 }
 
 impl Interpreters {
@@ -48,7 +37,7 @@ impl Interpreters {
         layouts: HashMap<MapData, u32, [u64; LAYOUT]>,
         ring: RingBuf<MapData>,
     ) -> Interpreters {
-        Interpreters { layouts, ring, waiting: FxHashMap::default(), last: None }
+        Interpreters { layouts, ring, waiting: FxHashMap::default() }
     }
 
     /// Sets where the interpreter of a process keeps its frames; `None`: it has none. `process`:
@@ -69,29 +58,27 @@ impl Interpreters {
     /// writes their frames first.
     pub fn receive(&mut self) {
         while let Some(bytes) = self.ring.next() {
-            let Some((processor, record)) = record(&bytes) else { continue };
+            let Some((processor, at, taken)) = decode(&bytes) else { continue };
             let waiting = self.waiting.entry(processor).or_default();
             if waiting.len() >= KEPT {
                 waiting.pop_front();
             }
-            waiting.push_back(record);
+            waiting.push_back((at, taken));
         }
     }
 
     /// Returns the frames that belong to a sample. Samples of one processor are asked for in order
     /// of time.
-    pub fn of_sample(&mut self, processor: u32, at: Ns) -> Taken<'_> {
-        self.last = self.waiting.get_mut(&processor).and_then(|waiting| {
-            while waiting.front().is_some_and(|record| record.at + APART < at) {
+    pub fn of_sample(&mut self, processor: u32, at: Ns) -> Taken {
+        let of_it = |waiting: &mut VecDeque<(Ns, Taken)>| {
+            while waiting.front().is_some_and(|(taken, _)| taken + APART < at) {
                 waiting.pop_front();
             }
-            let is_its = waiting.front().is_some_and(|record| record.at <= at + APART);
+            let is_its = waiting.front().is_some_and(|(taken, _)| *taken <= at + APART);
             is_its.then(|| waiting.pop_front()).flatten()
-        });
-        match &self.last {
-            Some(Record { frames, gap, end, .. }) => Taken { frames, gap: *gap, end: *end },
-            None => Taken { end: Some(Marker::Torn), ..Taken::default() },
-        }
+        };
+        let found = self.waiting.get_mut(&processor).and_then(of_it);
+        found.map_or_else(Taken::nothing, |(_, taken)| taken)
     }
 }
 
@@ -102,7 +89,6 @@ fn words(layout: &InterpreterLayout) -> [u64; LAYOUT] {
         layout.interpreters,
         layout.lock,
         layout.lock_holder.into(),
-        layout.lock_locked.into(),
         layout.next_interpreter.into(),
         layout.first_thread.into(),
         layout.next_thread.into(),
@@ -126,8 +112,8 @@ fn words(layout: &InterpreterLayout) -> [u64; LAYOUT] {
     ]
 }
 
-/// Decodes `struct taken`: the processor, and what was taken there. `None` for garbage.
-fn record(bytes: &[u8]) -> Option<(u32, Record)> {
+/// Decodes `struct taken`: the processor, when, and what was taken there. `None` for garbage.
+fn decode(bytes: &[u8]) -> Option<(u32, Ns, Taken)> {
     let (head, frames) = bytes.split_at_checked(HEAD)?;
     let word = |at: usize| Some(u64::from_ne_bytes(head.get(at..at + 8)?.try_into().ok()?));
     let (at, processor, ended) = (word(0)?, word(8)? as u32, word(16)?);
@@ -146,7 +132,7 @@ fn record(bytes: &[u8]) -> Option<(u32, Record)> {
         1 => Some(Marker::PageMissing),
         _ => Some(Marker::TooDeep),
     };
-    Some((processor, Record { at, frames, gap: deep.then_some(INNERMOST), end }))
+    Some((processor, at, Taken { frames, gap: deep.then_some(INNERMOST), end }))
 }
 
 fn frame(bytes: &[u8]) -> InterpreterFrame {
@@ -189,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_list_is_decoded() {
-        let (processor, taken) = record(&written(2, 0)).expect("a record");
+        let (processor, at, taken) = decode(&written(2, 0)).expect("a record");
         let frame = |address| InterpreterFrame {
             address,
             code: 2,
@@ -199,16 +185,16 @@ mod tests {
             is_entry: true,
             copy: 5,
         };
-        assert_eq!((processor, taken.at, taken.gap, taken.end), (3, 77, None, None));
+        assert_eq!((processor, at, taken.gap, taken.end), (3, 77, None, None));
         assert_eq!(taken.frames, [frame(0), frame(1)]);
-        let end = |code| record(&written(1, code)).expect("a record").1.end;
+        let end = |code| decode(&written(1, code)).expect("a record").2.end;
         assert_eq!([end(1), end(2)], [Some(Marker::PageMissing), Some(Marker::TooDeep)]);
     }
 
     #[test]
     fn a_deep_list_keeps_both_ends_in_order() {
         for visited in [800, 801, 999, 1_200, 1_201, 4_096] {
-            let (_, taken) = record(&written(visited, 0)).expect("a record");
+            let (_, _, taken) = decode(&written(visited, 0)).expect("a record");
             let found: Vec<u64> = taken.frames.iter().map(|frame| frame.address).collect();
             let outermost = u64::from(visited) - OUTERMOST as u64..u64::from(visited);
             let expected: Vec<u64> = (0..INNERMOST as u64).chain(outermost).collect();
@@ -221,7 +207,7 @@ mod tests {
     fn garbage_is_no_list() {
         let whole = written(3, 0);
         for length in 0..whole.len() {
-            assert_eq!(record(&whole[..length]), None, "{length}");
+            assert_eq!(decode(&whole[..length]), None, "{length}");
         }
     }
 }

@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use aya::maps::{HashMap, Map, MapData, RingBuf};
+use aya::maps::{HashMap, Map, MapData, MapError, RingBuf};
 use aya::programs::{Iter, PerfEvent};
 use aya::{Btf, Ebpf, EbpfLoader};
 use aya_obj::btf::BtfKind;
@@ -165,19 +165,14 @@ impl Programs {
             load_filter(PLAIN)?;
         }
 
-        let hash = |ebpf: &mut Ebpf, name| {
-            let map = ebpf.take_map(name).ok_or_else(missing("opening the maps"))?;
-            HashMap::try_from(map).map_err(|error| Refusal::new("opening the maps", &error))
+        let (again, targets) = (take(&mut ebpf, "again")?, take(&mut ebpf, "targets")?);
+        let wakeups = take(&mut ebpf, "wakeups")?;
+        let interpreters = match takes_frames {
+            true => {
+                Some(Interpreters::new(take(&mut ebpf, "interpreters")?, take(&mut ebpf, "taken")?))
+            }
+            false => None,
         };
-        let (again, targets) = (hash(&mut ebpf, "again")?, hash(&mut ebpf, "targets")?);
-        let ring = |ebpf: &mut Ebpf, name| {
-            let map = ebpf.take_map(name).ok_or_else(missing("opening the maps"))?;
-            RingBuf::try_from(map).map_err(|error| Refusal::new("opening the maps", &error))
-        };
-        let (wakeups, taken) = (ring(&mut ebpf, "wakeups")?, ring(&mut ebpf, "taken")?);
-        let layouts = ebpf.take_map("interpreters").ok_or_else(missing("opening the maps"))?;
-        let layouts =
-            HashMap::try_from(layouts).map_err(|error| Refusal::new("opening the maps", &error))?;
         let shared = |name, size| {
             let Some(Map::Array(map)) = ebpf.map(name) else {
                 return Err(missing("sharing the maps")());
@@ -201,7 +196,7 @@ impl Programs {
             targets,
             wakeups,
             filter: if takes_frames { TAKES_FRAMES } else { PLAIN },
-            interpreters: takes_frames.then(|| Interpreters::new(layouts, taken)),
+            interpreters,
             calls: 0,
         };
         // The kernel's maps begin with zeros, which would count as a distance.
@@ -431,6 +426,18 @@ impl Programs {
             kernel: part(from + LARGEST, row.kernel_bytes.min(KERNEL_LARGEST)),
         }
     }
+}
+
+/// Opens a map of the object, once.
+fn take<M: TryFrom<Map, Error = MapError>>(ebpf: &mut Ebpf, name: &str) -> Result<M, Refusal> {
+    const OPENING: &str = "opening the maps";
+    let missing = || Refusal {
+        what: OPENING,
+        why: format!("the map {name} is not in the object"),
+        errno: None,
+    };
+    let map = ebpf.take_map(name).ok_or_else(missing)?;
+    M::try_from(map).map_err(|error| Refusal::new(OPENING, &error))
 }
 
 /// Writes the BTF ids of the kernel's functions into the calls. Returns false if the kernel lacks

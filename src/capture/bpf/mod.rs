@@ -2,12 +2,12 @@
 //! in one pass, and reports those that ran. It never stops or signals a thread.
 //!
 //! ```text
-//! program.bpf.c    the programs that run in the kernel
+//! program.bpf.c      the programs that run in the kernel
 //! interpreter.bpf.h  what they take of interpreters' threads
-//! load             loads them, and accesses their maps
-//! interpreter      decodes frames of interpreters
-//! rows             decodes what they report of a thread
-//! scheduler_clock  distance of the scheduler's clock from ours
+//! load               loads them, and accesses their maps
+//! rows               decodes what they report of a thread
+//! interpreter        decodes what they take of interpreters' threads
+//! scheduler_clock    distance of the scheduler's clock from ours
 //! ```
 //!
 //! A pass over all threads takes one read for each 132 rows, and one that finds the end. A thread

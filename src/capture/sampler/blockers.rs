@@ -8,7 +8,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use crate::capture::sampler::Core;
 use crate::capture::sampler::allowance::Allowance;
 use crate::capture::sampler::wait_schedule::{Due, Wait, WaitSchedule};
-use crate::capture::thread_scan::{ThreadScan, futex_of};
+use crate::capture::thread_scan::ThreadScan;
 use crate::clock::{monotonic, thread_cpu};
 use crate::model::vocabulary::blocker::{BlockerKind, RawBlocker, RawHolder};
 use crate::model::vocabulary::event::{Event, Observation, Seen, Syscall};
@@ -28,11 +28,6 @@ const FIRST_READS: u32 = 16;
 const FIRST_READ: Ns = 200_000;
 /// Minimum time between two reads of the ids inside a PID namespace.
 const IDS_AGAIN: Ns = SECOND;
-
-/// The system call futex(2) on x86-64.
-const FUTEX: i32 = 202;
-/// Its argument with the time limit; 0 for none.
-const TIMEOUT: usize = 3;
 
 /// What the blocked threads of one process wait for.
 pub(super) struct Blockers {
@@ -77,7 +72,7 @@ impl Blockers {
         }
         self.read_ids(now);
         let (_, sp) = scan.blocked_in(tid).filter(|(now_in, _)| now_in == call)?;
-        let owner = StackOwner { tid, fs_base: None, sp, futex: futex_of(call) };
+        let owner = StackOwner { tid, fs_base: None, sp, futex: call.futex() };
         let of_runtime = unwinder.reads_blockers().then(|| unwinder.blocker(owner)).flatten();
         let found = match of_runtime {
             Some(blocker) => self.with_our_ids(blocker),
@@ -125,9 +120,7 @@ impl Blockers {
     pub fn edge(&self, tid: u32) -> Option<(u32, u32)> {
         let wait = self.schedule.get(tid)?;
         let blocker = wait.blocker?;
-        let endless = blocker.kind.ignores_time_limit()
-            || wait.call.number != FUTEX
-            || wait.call.args[TIMEOUT] == 0;
+        let endless = blocker.kind.ignores_time_limit() || !wait.call.has_futex_limit();
         match blocker.holder {
             // A Java program may join its own main thread to keep it: that is meant.
             RawHolder::Thread { pid, tid: holder }
@@ -149,7 +142,7 @@ fn may_be_held(call: &Syscall) -> bool {
     const F_SETLKW: u64 = 7;
     const F_OFD_SETLKW: u64 = 38;
     match call.number {
-        FUTEX | 61 | 73 | 247 => true,
+        Syscall::FUTEX | 61 | 73 | 247 => true,
         72 => matches!(call.args[1] & 0xffff_ffff, F_SETLKW | F_OFD_SETLKW),
         _ => false,
     }
@@ -337,7 +330,7 @@ mod tests {
 
     fn wait(tid: u32, holder: RawHolder) -> Wait {
         let blocker = RawBlocker { kind: BlockerKind::Mutex, object: 0x10, class: None, holder };
-        let call = Syscall { number: FUTEX, args: [0x10, 0x80, 2, 0, 0, 0] };
+        let call = Syscall { number: Syscall::FUTEX, args: [0x10, 0x80, 2, 0, 0, 0] };
         let thread = ThreadKey { pid: 7, tid, start: 1 };
         let mut wait = Wait::first(thread, call, 0);
         wait.blocker = Some(blocker);
@@ -358,14 +351,14 @@ mod tests {
             wait.blocker = wait.blocker.map(|blocker| RawBlocker { kind, ..blocker });
         };
         assert_eq!(edge(&|_| {}), Some((7, 2)));
-        assert_eq!(edge(&|wait| wait.call.args[TIMEOUT] = 0x7f00), None, "it ends by itself");
+        assert_eq!(edge(&|wait| wait.call.args[3] = 0x7f00), None, "it ends by itself");
         let monitor = |wait: &mut Wait| {
-            wait.call.args[TIMEOUT] = 0x7f00;
+            wait.call.args[3] = 0x7f00;
             of_kind(wait, BlockerKind::Monitor);
         };
         assert_eq!(edge(&monitor), Some((7, 2)), "the virtual machine tries again");
         let class = |wait: &mut Wait| {
-            wait.call.args[TIMEOUT] = 0x7f00;
+            wait.call.args[3] = 0x7f00;
             of_kind(wait, BlockerKind::ClassInit);
         };
         assert_eq!(edge(&class), Some((7, 2)), "no time limit ends it");
@@ -392,7 +385,7 @@ mod tests {
     #[test]
     fn calls_that_no_thread_can_end_are_not_read() {
         let call = |number, command| Syscall { number, args: [3, command, 0, 0, 0, 0] };
-        let held = [(FUTEX, 0), (61, 0), (73, 2), (247, 0), (72, 7), (72, 38)];
+        let held = [(Syscall::FUTEX, 0), (61, 0), (73, 2), (247, 0), (72, 7), (72, 38)];
         assert!(held.iter().all(|(number, command)| may_be_held(&call(*number, *command))));
         let others = [(0, 0), (72, 3), (232, 0), (45, 0), (-1, 0)];
         assert!(!others.iter().any(|(number, command)| may_be_held(&call(*number, *command))));

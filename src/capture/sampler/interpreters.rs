@@ -2,7 +2,7 @@
 
 use crate::capture::kernel_ring::Sample;
 use crate::capture::sampler::Core;
-use crate::unwinder::interpreted::StackOwner;
+use crate::unwinder::interpreted::{StackOwner, Taken};
 
 impl Core {
     /// Tells the kernel where the interpreters of processes keep their frames.
@@ -31,7 +31,7 @@ impl Core {
             .interpreters
             .as_mut()
             .filter(|_| process.interpreter.is_some())
-            .map(|interpreters| interpreters.of_sample(sample.processor, sample.at));
+            .map_or_else(Taken::nothing, |it| it.of_sample(sample.processor, sample.at));
         process.unwinder.set_owner(owner, taken);
     }
 }

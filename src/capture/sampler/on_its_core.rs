@@ -44,6 +44,12 @@ impl Core {
         if running.is_empty() {
             return;
         }
+        if running.len() > THREADS_MAX {
+            // Each has its turn.
+            self.core_turn = self.core_turn.wrapping_add(THREADS_MAX);
+            let first = self.core_turn % running.len();
+            running.rotate_left(first);
+        }
         let everywhere = sched_getaffinity(None).ok();
         for (index, tid) in running.into_iter().take(THREADS_MAX) {
             if let Some((at, frames, walk)) = self.read_on_its_core(index, tid) {

@@ -6,7 +6,7 @@ use crate::capture::sampler::Core;
 use crate::capture::thread_scan::{Moved, count_walk};
 use crate::model::vocabulary::event::{Event, Observation, Seen};
 use crate::model::vocabulary::frame::{Marker, Ns, RawFrame, RawName, ThreadKey};
-use crate::unwinder::interpreted::StackOwner;
+use crate::unwinder::interpreted::{StackOwner, Taken};
 use crate::unwinder::{Registers, StackBytes, Walk};
 
 /// Maximum walks of the samples before a report of new code, per call. Stacks in replaced code end
@@ -186,7 +186,7 @@ impl Core {
                 match outcome.caught {
                     Some(Caught { at, stack: CaughtStack::Copied { registers, bytes } }) => {
                         let owner = StackOwner { tid: outcome.tid, ..StackOwner::default() };
-                        self.processes[index].unwinder.set_owner(owner, None);
+                        self.processes[index].unwinder.set_owner(owner, Taken::nothing());
                         self.walk(
                             index,
                             outcome.tid,

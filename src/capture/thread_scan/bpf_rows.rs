@@ -8,7 +8,7 @@ use crate::capture::bpf::load::MAX_LISTED;
 use crate::capture::bpf::rows::{Blocked, Copied, Row, What};
 use crate::capture::bpf::{Single, Visit, VisitMethod};
 use crate::capture::thread_scan::{
-    LastSeen, ScanContext, ThreadScan, ThreadState, futex_of, not_readable, seen_of_state,
+    LastSeen, ScanContext, ThreadScan, ThreadState, not_readable, seen_of_state,
 };
 use crate::clock::monotonic;
 use crate::model::vocabulary::event::{Observation, Seen};
@@ -254,7 +254,7 @@ fn read_stack(
         tid: row.tid,
         fs_base: Some(blocked.fs_base),
         sp: blocked.registers.rsp,
-        futex: futex_of(&blocked.call).filter(|_| !ready),
+        futex: blocked.call.futex().filter(|_| !ready),
     };
     stacks.begin(observation.thread.pid, owner, row.at);
     let registers = &blocked.registers;

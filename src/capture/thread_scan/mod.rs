@@ -386,9 +386,3 @@ impl Drop for ThreadScan {
         }
     }
 }
-
-/// Returns the address of the futex that a thread is blocked in.
-pub fn futex_of(call: &Syscall) -> Option<u64> {
-    const FUTEX: i32 = 202;
-    (call.number == FUTEX).then_some(call.args[0])
-}

@@ -3,7 +3,7 @@
 //! rotation, see [`crate::capture::thread_scan::parked_rotation`].
 
 use crate::capture::thread_scan::{
-    LastSeen, ScanContext, ThreadScan, ThreadState, futex_of, not_readable, seen_of_state,
+    LastSeen, ScanContext, ThreadScan, ThreadState, not_readable, seen_of_state,
 };
 use crate::clock::monotonic;
 use crate::model::vocabulary::event::Observation;
@@ -231,7 +231,7 @@ fn read_stack(
         return None;
     }
     let ThreadKey { pid, tid, .. } = observation.thread;
-    let owner = StackOwner { tid, fs_base: None, sp, futex: futex_of(&call) };
+    let owner = StackOwner { tid, fs_base: None, sp, futex: call.futex() };
     stacks.begin(pid, owner, observation.at);
     let walk = stacks.reader.walk(pc, sp, stacks.unwinder, &mut observation.stack);
     let name = stacks.unwinder.thread_name(observation.at);

@@ -4,7 +4,7 @@ use crate::capture::perf::Perf;
 use crate::capture::stack_reader::StackReader;
 use crate::model::vocabulary::frame::Ns;
 use crate::unwinder::Unwinder;
-use crate::unwinder::interpreted::StackOwner;
+use crate::unwinder::interpreted::{StackOwner, Taken};
 
 /// Reader and unwinder for the stacks of one process.
 pub struct Stacks<'a> {
@@ -17,7 +17,7 @@ pub struct Stacks<'a> {
 impl Stacks<'_> {
     /// Sets whose stack is walked next, and the time since which that thread has not run.
     pub(super) fn begin(&mut self, pid: u32, owner: StackOwner, at: Ns) {
-        self.unwinder.set_owner(owner, None);
+        self.unwinder.set_owner(owner, Taken::default());
         match self.reports.as_deref_mut().filter(|perf| perf.reports_code()) {
             Some(perf) => {
                 perf.take_reports();

@@ -19,8 +19,7 @@ use crate::model::projection::settings::Settings;
 use crate::model::projection::waits::{Answer, Asked};
 use crate::model::projection::{remove_hidden, role_of, woken_threads};
 use crate::model::transform::redact::Redactor;
-use crate::model::vocabulary::event::Syscall;
-use crate::model::vocabulary::frame::{Marker, Ns, ThreadKey, ThreadKind};
+use crate::model::vocabulary::frame::{Marker, Ns, ThreadKey, ThreadKind, WAITS_FOR_GIL};
 use crate::model::vocabulary::role::Role;
 use crate::session::source::{Source, Waited};
 use crate::session::timed;
@@ -199,7 +198,7 @@ fn build_dump(
                 blocker: now.blocker,
                 timed: tables.blocker(now.blocker).is_some_and(|blocker| is_timed(blocker, now)),
                 cpu_ns: now.run_ns,
-                complete: frames.iter().all(|(frame, _)| frame.kind != FrameKind::Marker),
+                complete: frames.iter().all(|(frame, _)| is_whole(frame)),
                 recovered: now.recovered,
                 frames,
             }
@@ -231,11 +230,12 @@ fn marker(marker: Marker) -> Location {
         tier: None,
     }
 }
+/// Returns whether no frame is missing in the place of this one.
+fn is_whole(frame: &Location) -> bool {
+    frame.kind != FrameKind::Marker || *frame.function == *WAITS_FOR_GIL
+}
+
 /// Returns whether a wait ends by itself.
 fn is_timed(blocker: &Blocker, now: &ThreadNow) -> bool {
-    /// The system call futex(2) on x86-64, and its argument with the time limit; 0 for none.
-    const FUTEX: i32 = 202;
-    const TIMEOUT: usize = 3;
-    let has_limit = |call: Syscall| call.number == FUTEX && call.args[TIMEOUT] != 0;
-    !blocker.kind.ignores_time_limit() && now.syscall.is_some_and(has_limit)
+    !blocker.kind.ignores_time_limit() && now.syscall.is_some_and(|call| call.has_futex_limit())
 }

@@ -14,7 +14,7 @@ use crate::model::facts::tables::{Location, NameId, Named, StackId};
 use crate::model::projection::ALL;
 use crate::model::projection::settings::{Metric, Range, Settings};
 use crate::model::vocabulary::frame::{
-    FrameCode, Marker, Ns, RawFrame, RawName, ThreadKey, ThreadKind,
+    FrameCode, Marker, Ns, RawFrame, RawName, ThreadKey, ThreadKind, WAITS_FOR_GIL,
 };
 use crate::model::vocabulary::role::Origins;
 use crate::model::vocabulary::state::{RawState, State};
@@ -235,11 +235,12 @@ impl Builder {
 /// Returns whether sampletop itself gives this name to time without a function.
 pub fn is_marker(name: &str) -> bool {
     let bracketed = |marker: Marker| marker.text(Some("")).trim_end_matches(']').to_owned();
-    Marker::ALL.into_iter().any(|marker| {
+    let is_text = |marker: Marker| {
         let text = marker.text(None);
         name == text
             || (text.starts_with('[')
                 && name.ends_with(']')
                 && name.starts_with(&bracketed(marker)))
-    })
+    };
+    name == WAITS_FOR_GIL || Marker::ALL.into_iter().any(is_text)
 }

@@ -9,6 +9,7 @@
 
 use crate::model::facts::redacted;
 use crate::model::facts::tables::{FrameKind, Location};
+use crate::model::vocabulary::frame::WAITS_FOR_GIL;
 use crate::model::vocabulary::qualified::segments;
 use crate::model::vocabulary::state::FutexKind::{self, Lock, Sleep, Wait};
 
@@ -62,8 +63,7 @@ const C: &[(&str, FutexKind)] = &[
     ("JVM_SleepNanos", Sleep),
     // Stands for HotSpot's functions without names.
     ("monitor enter", Lock),
-    // Stands for what CPython calls to get the lock of its interpreter.
-    ("[waiting for the GIL]", Lock),
+    (WAITS_FOR_GIL, Lock),
 ];
 
 /// C++ and Rust methods: first segment of the path (empty: any), type, method. A `*` at the

@@ -14,8 +14,6 @@ use crate::model::projection::settings::Settings;
 use crate::model::vocabulary::frame::{Ns, ThreadKey, ThreadKind};
 use crate::model::vocabulary::state::State;
 
-/// The system call futex(2) on x86-64; its first argument is the address.
-const FUTEX: i32 = 202;
 /// Minimum threads that wait for one lock, to be worth a sentence.
 const MIN_THREADS: u32 = 4;
 
@@ -125,10 +123,10 @@ impl Now {
                         now.longest_wait = Some(thread.thread);
                     }
                     if state == State::Lock
-                        && let Some(call) = thread.syscall.filter(|call| call.number == FUTEX)
+                        && let Some(address) = thread.syscall.and_then(|call| call.futex())
                     {
                         let first = (0, Ns::MAX, thread.thread);
-                        let lock = locks.entry((thread.thread.pid, call.args[0])).or_insert(first);
+                        let lock = locks.entry((thread.thread.pid, address)).or_insert(first);
                         lock.0 += 1;
                         if thread.since < lock.1 {
                             (lock.1, lock.2) = (thread.since, thread.thread);

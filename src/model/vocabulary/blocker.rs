@@ -162,9 +162,9 @@ impl BlockerKind {
     }
 
     /// Returns whether a time limit of the system call does not end the wait: HotSpot may give
-    /// entering a monitor one, and then tries again.
+    /// entering a monitor one, CPython always gives the GIL one, and both then try again.
     pub fn ignores_time_limit(self) -> bool {
-        matches!(self, BlockerKind::Monitor | BlockerKind::ClassInit)
+        matches!(self, BlockerKind::Monitor | BlockerKind::ClassInit | BlockerKind::Gil)
     }
 }
 

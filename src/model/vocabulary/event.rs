@@ -23,6 +23,22 @@ pub struct Syscall {
     pub args: [u64; 6],
 }
 
+impl Syscall {
+    /// The number of futex(2).
+    pub const FUTEX: i32 = 202;
+
+    /// Returns the address of the futex, if the thread waits at one.
+    pub fn futex(&self) -> Option<u64> {
+        (self.number == Syscall::FUTEX).then_some(self.args[0])
+    }
+
+    /// Returns whether a time limit ends the wait at a futex.
+    pub fn has_futex_limit(&self) -> bool {
+        const TIMEOUT: usize = 3;
+        self.number == Syscall::FUTEX && self.args[TIMEOUT] != 0
+    }
+}
+
 /// What an observation found the thread doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seen {

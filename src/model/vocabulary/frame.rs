@@ -141,6 +141,9 @@ impl fmt::Debug for RawFrame {
 const DEEPER_THAN: &str = "[truncated: stack deeper than the ";
 const COPIED: &str = " KiB copied]";
 
+/// The frame that stands for what a thread calls to get the lock of CPython's interpreter.
+pub const WAITS_FOR_GIL: &str = "[waiting for the GIL]";
+
 /// Why a stack ends early, or what stands where no stack could be had.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[repr(u8)]

@@ -7,7 +7,7 @@
 use crate::elf::{u32_at, u64_at};
 use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::vocabulary::blocker::{BlockerKind, RawBlocker, RawHolder};
-use crate::model::vocabulary::frame::RawFrame;
+use crate::model::vocabulary::frame::{RawFrame, WAITS_FOR_GIL};
 use crate::process::memory::ReadMemory;
 use crate::runtimes::cpython::Cpython;
 use crate::runtimes::cpython::layout::GilAt;
@@ -19,32 +19,27 @@ const SIZE: u64 = 6 * 8 + 2 * (40 + 48);
 /// Bytes of it that are read.
 const HEAD: usize = 48;
 
-/// The frame that stands for what leads to such a wait.
-const WAITS: &str = "[waiting for the GIL]";
-
 impl<M: ReadMemory> Cpython<M> {
     /// Returns the address of the lock that a thread waits for which is blocked in this futex.
     fn lock_waited_for(&self, owner: StackOwner) -> Option<u64> {
         let futex = owner.futex?;
         let within = |lock: &u64| *lock != 0 && (*lock..lock.saturating_add(SIZE)).contains(&futex);
-        Some(self.lock).filter(within).or_else(|| {
-            // Since 3.12 an interpreter may have a lock of its own.
-            let GilAt::Interpreter(at) = self.layout.interpreter.gil.at else { return None };
-            let others = self.threads.interpreters.iter().skip(usize::from(self.is_alone()));
-            others
-                .filter_map(|one| self.memory.read_u64(one.address.wrapping_add(at)))
-                .find(|lock| within(lock))
-        })
-    }
-
-    fn is_alone(&self) -> bool {
-        self.threads.interpreters.len() == 1
+        if within(&self.lock) {
+            return Some(self.lock);
+        }
+        // Since 3.12 an interpreter may have a lock of its own.
+        let GilAt::Interpreter(at) = self.layout.interpreter.gil.at else { return None };
+        let interpreters = &self.threads.interpreters;
+        let others = interpreters.iter().filter(|_| interpreters.len() > 1);
+        others
+            .filter_map(|one| self.memory.read_u64(one.address.wrapping_add(at)))
+            .find(|lock| within(lock))
     }
 
     /// Returns the frame that stands for a wait for the lock, if the thread is in one.
     pub(super) fn waits_for_lock(&self, owner: StackOwner) -> Option<RawFrame> {
         self.lock_waited_for(owner)?;
-        Some(self.names.frame(vec![Location::named(WAITS, FrameKind::Marker)]))
+        Some(self.names.frame(vec![Location::named(WAITS_FOR_GIL, FrameKind::Marker)]))
     }
 
     /// Returns who holds the lock that a thread waits for.
@@ -67,12 +62,9 @@ impl<M: ReadMemory> Cpython<M> {
             found.native_id
         };
         let found = id(self).or_else(|| {
-            self.threads.read(&self.memory, &self.layout, self.runtime, &mut self.ids);
+            self.read_threads(false);
             id(self)
         });
-        match found {
-            Some(tid) if tid != 0 => RawHolder::Thread { pid: self.ids.pid(), tid },
-            _ => RawHolder::Unknown,
-        }
+        self.ids.holder(found)
     }
 }

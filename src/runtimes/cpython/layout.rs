@@ -438,7 +438,6 @@ impl Layout {
             interpreters: runtime.checked_add(self.interpreters)?,
             lock,
             lock_holder: offset(self.interpreter.gil.holder)?,
-            lock_locked: offset(self.interpreter.gil.locked)?,
             next_interpreter: offset(self.interpreter.next)?,
             first_thread: offset(self.interpreter.threads)?,
             next_thread: offset(thread.next)?,

@@ -108,14 +108,11 @@ impl<M: ReadMemory> Cpython<M> {
         }
         let lock = self.lock_of(owner)?;
         let states = &self.threads.states;
-        let holder = states
+        let id = states
             .iter()
             .find(|state| lock.holder != 0 && state.pthread == lock.holder)
             .and_then(|state| state.native_id);
-        let holder = match holder {
-            Some(tid) if tid != 0 => RawHolder::Thread { pid: self.ids.pid(), tid },
-            _ => RawHolder::Unknown,
-        };
+        let holder = self.ids.holder(id);
         let class = self.names.thread_name(lock.kind.class());
         Some(RawBlocker { kind: BlockerKind::ThreadingLock, object: lock.object, class, holder })
     }
@@ -123,8 +120,11 @@ impl<M: ReadMemory> Cpython<M> {
     fn lock_of(&mut self, owner: StackOwner) -> Option<Waited> {
         let futex = owner.futex.filter(|_| owner.sp != 0)?;
         let Cpython { memory, layout, locks, .. } = self;
+        let size = object_size(layout);
+        let mut bytes = vec![0; size];
         if let Some(object) = locks.last.get(&owner.tid).copied()
-            && let Some(lock) = locks.at(memory, layout, object, futex, false)
+            && memory.read_exact(object, &mut bytes).is_some()
+            && let Some(lock) = locks.of(memory, layout, object, &bytes, futex, false)
         {
             return Some(lock);
         }
@@ -147,8 +147,12 @@ impl<M: ReadMemory> Cpython<M> {
                 && (layout.minor < MUTEXES_ONLY_SINCE || has_mutex(*word))
         };
         let objects: Vec<u64> = words.into_iter().filter(may_be).take(OBJECTS_MAX).collect();
-        let at = |at: u64| locks.at(memory, layout, at, futex, has_mutex(at));
-        let found = objects.into_iter().find_map(at)?;
+        let pieces: Vec<(u64, usize)> = objects.iter().map(|object| (*object, size)).collect();
+        let mut bytes = vec![0; size * objects.len()];
+        read_each(memory, &pieces, &mut bytes, size);
+        let found = objects.iter().zip(bytes.chunks_exact(size)).find_map(|(object, bytes)| {
+            locks.of(memory, layout, *object, bytes, futex, has_mutex(*object))
+        })?;
         if locks.last.len() >= REMEMBERED_MAX {
             locks.last.clear();
         }
@@ -161,21 +165,41 @@ impl<M: ReadMemory> Cpython<M> {
 const MUTEXES_SINCE: u8 = 13;
 const MUTEXES_ONLY_SINCE: u8 = 14;
 
+/// Reads these pieces of equal size; what cannot be read is zeros, which fit no lock. Nearly all
+/// are objects or code, so few calls do.
+fn read_each<M: ReadMemory>(memory: &M, pieces: &[(u64, usize)], bytes: &mut [u8], size: usize) {
+    if memory.read_pieces(pieces, bytes).is_some() {
+        return;
+    }
+    if pieces.len() <= 1 {
+        bytes.fill(0);
+        return;
+    }
+    let (first, second) = pieces.split_at(pieces.len() / 2);
+    let (bytes_of_first, bytes_of_second) = bytes.split_at_mut(first.len() * size);
+    read_each(memory, first, bytes_of_first, size);
+    read_each(memory, second, bytes_of_second, size);
+}
+
+/// Bytes of a lock's object that are read.
+fn object_size(layout: &Layout) -> usize {
+    (layout.object.kind + HOLDER + 8) as usize
+}
+
 impl Locks {
-    /// Returns the lock at `object`, if a thread that waits at `futex` can wait for it.
-    /// `has_mutex`: the thread's stack has the address of what would be its mutex.
-    fn at<M: ReadMemory>(
+    /// Returns the lock at `object` with these bytes, if a thread that waits at `futex` can wait
+    /// for it. `has_mutex`: the thread's stack has the address of what would be its mutex.
+    fn of<M: ReadMemory>(
         &mut self,
         memory: &M,
         layout: &Layout,
         object: u64,
+        bytes: &[u8],
         futex: u64,
         has_mutex: bool,
     ) -> Option<Waited> {
         let kind_at = layout.object.kind;
-        let mut bytes = vec![0; kind_at as usize + HOLDER as usize + 8];
-        memory.read_exact(object, &mut bytes)?;
-        let word = |at: u64| u64_at(&bytes, at as usize);
+        let word = |at: u64| u64_at(bytes, at as usize);
         let waited_at = word(kind_at + WAITED_AT)?;
         // Of a mutex: it is locked, and threads wait for it.
         let fits = waited_at == futex || (has_mutex && waited_at as u8 & 3 == 3);

@@ -187,14 +187,14 @@ impl<M: ReadMemory> Cpython<M> {
     }
 
     /// Names the frames that the kernel took.
-    fn taken(&mut self, taken: Taken<'_>) -> Evaluations {
+    fn taken(&mut self, taken: &Taken) -> Evaluations {
         let mut out = Evaluations::default();
         let now = monotonic();
         // What was compared since the stack was copied, and not long ago.
         let since = self.copied.max(now.saturating_sub(VALID_FOR)).min(now);
         let instant = Instant { since, copied: Some(self.copied), now };
         let Taken { frames, gap, end } = taken;
-        self.name(Chain { frames, gap, end }, instant, &mut out);
+        self.name(Chain { frames, gap: *gap, end: *end }, instant, &mut out);
         out
     }
 
@@ -237,11 +237,11 @@ impl<M: ReadMemory + Send> Generated for Cpython<M> {
         self.evaluation.iter().any(|range| range.contains(&pc))
     }
 
-    fn interpreted(&mut self, owner: StackOwner, taken: Option<Taken<'_>>) -> Option<Evaluations> {
+    fn interpreted(&mut self, owner: StackOwner, taken: Option<&Taken>) -> Option<Evaluations> {
         match taken {
-            // Nothing was taken: of a thread without Python, nothing is missing.
-            Some(Taken { frames: [], end: Some(Marker::Torn), .. })
-                if self.threads.known(&mut self.ids, owner).is_empty() =>
+            // Of a thread without Python nothing is missing.
+            Some(taken)
+                if taken.is_nothing() && self.threads.known(&mut self.ids, owner).is_empty() =>
             {
                 None
             }

@@ -5,6 +5,7 @@ use std::fs;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::clock::monotonic;
+use crate::model::vocabulary::blocker::RawHolder;
 use crate::model::vocabulary::frame::{Ns, SECOND};
 use crate::process::pid_namespaces::{ids_inside, pid_inside};
 
@@ -42,9 +43,12 @@ impl ThreadIds {
         self.main
     }
 
-    /// Returns the process; 0 in tests.
-    pub fn pid(&self) -> u32 {
-        self.pid.unwrap_or(0)
+    /// Returns the thread with this id in the process's own pid namespace, as the holder of a lock.
+    pub fn holder(&self, id: Option<u32>) -> RawHolder {
+        match id {
+            Some(tid) if tid != 0 => RawHolder::Thread { pid: self.pid.unwrap_or(0), tid },
+            _ => RawHolder::Unknown,
+        }
     }
 
     fn read(&mut self, pid: u32) {

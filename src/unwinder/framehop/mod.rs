@@ -54,7 +54,7 @@ use crate::process::code_generations::CodeMapping;
 use crate::process::mapped_files::Files;
 use crate::process::maps::Maps;
 use crate::process::memory::ReadMemory;
-use crate::unwinder::interpreted::{self, InterpreterLayout, StackOwner, Taken, TakenFrames};
+use crate::unwinder::interpreted::{self, InterpreterLayout, StackOwner, Taken};
 use crate::unwinder::{Detect, Detected, Generated, Registers, StackBytes, Unwinder, Walk};
 
 use code::{Code, Source};
@@ -78,7 +78,7 @@ pub struct FramehopUnwinder<M> {
     evaluations: Vec<usize>,
     /// Whose stack is walked, and what the kernel took of its interpreter.
     owner: StackOwner,
-    taken: Option<TakenFrames>,
+    taken: Taken,
     /// The last walk has read an interpreter's frames from memory.
     has_read_frames: bool,
     /// Of the last walk.
@@ -128,7 +128,7 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
             window: Vec::new(),
             evaluations: Vec::new(),
             owner: StackOwner::default(),
-            taken: None,
+            taken: Taken::nothing(),
             has_read_frames: false,
             crossing: None,
             trace: None,
@@ -255,9 +255,8 @@ impl<M: ReadMemory> Unwinder for FramehopUnwinder<M> {
         self.runtime.found.as_deref_mut()?.blocker(owner)
     }
 
-    fn set_owner(&mut self, owner: StackOwner, taken: Option<Taken<'_>>) {
-        self.owner = owner;
-        self.taken = taken.map(TakenFrames::of);
+    fn set_owner(&mut self, owner: StackOwner, taken: Taken) {
+        (self.owner, self.taken) = (owner, taken);
     }
 
     fn read_interpreted(&mut self, owner: StackOwner, out: &mut Vec<RawFrame>) -> Option<Walk> {
@@ -453,6 +452,7 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
         let now = Instant::now();
         self.code.refresh(now);
         let first = out.len();
+        self.has_read_frames = false;
         for _ in 0..ATTEMPTS {
             let walk = self.walk_once(registers, stack, reading, now, out);
             if self.code.settle() {
@@ -473,7 +473,6 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
         first: usize,
         out: &mut Vec<RawFrame>,
     ) -> Walk {
-        self.has_read_frames = false;
         let Some(runtime) = self.runtime.found.as_deref_mut() else { return walk };
         let taken = match reading {
             // Its outer end is read for later samples, which have frames of their own.
@@ -481,10 +480,7 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
             // The caller walks it again, with what was not copied.
             Reading::Copied if walk.end == Some(Marker::Truncated) => return walk,
             Reading::Blocked | Reading::Copied => None,
-            Reading::Running | Reading::Traced => {
-                let none = Taken { end: Some(Marker::Torn), ..Taken::default() };
-                Some(self.taken.as_ref().map_or(none, TakenFrames::view))
-            }
+            Reading::Running | Reading::Traced => Some(&self.taken),
         };
         let Some(evaluations) = runtime.interpreted(self.owner, taken) else { return walk };
         self.has_read_frames = taken.is_none();

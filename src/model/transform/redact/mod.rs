@@ -27,7 +27,7 @@ use crate::model::projection::{
 };
 use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::event::Syscall;
-use crate::model::vocabulary::frame::{FrameCode, Marker, RawFrame, ThreadKind};
+use crate::model::vocabulary::frame::{FrameCode, Marker, RawFrame, ThreadKind, WAITS_FOR_GIL};
 use crate::model::vocabulary::role::Origin;
 use crate::model::vocabulary::thread_name_rules::{UNNAMED, by_rules};
 use crate::model::vocabulary::wakeup::{Pair, Waker, Wakeups};
@@ -147,7 +147,10 @@ impl Redactor {
                 BlockerKind::Child => blocker.object,
                 _ => *numbers.entry((blocker.pid, blocker.object)).or_insert(next),
             };
-            let class = blocker.class.as_ref().map(|class| match is_of_java(class, class) {
+            let is_public = |class: &str| {
+                blocker.kind == BlockerKind::ThreadingLock || is_of_java(class, class)
+            };
+            let class = blocker.class.as_ref().map(|class| match is_public(class) {
                 true => class.clone(),
                 false => self.text(class),
             });
@@ -325,8 +328,13 @@ fn marker(key: &Key, text: &str) -> String {
 const OWN_NAMES: &[&str] = &[projection::ALL, UNNAMED, projection::INTERNAL, "(exited)", "(other)"];
 
 /// Texts of markers that are no [`Marker`].
-const OWN_MARKERS: &[&str] =
-    &["[JVM safepoint]", "[every frame hidden]", "[lost from the file]", "frames on the heap"];
+const OWN_MARKERS: &[&str] = &[
+    "[JVM safepoint]",
+    "[every frame hidden]",
+    "[lost from the file]",
+    "frames on the heap",
+    WAITS_FOR_GIL,
+];
 
 /// Returns whether the function is of Java's package `java`, to which programs cannot add classes.
 fn is_of_java(function: &str, class: &str) -> bool {

@@ -96,6 +96,7 @@ fn functions_of_python_and_its_interpreter_lead_to_the_same_decisions() {
         ("threading.Event.wait", "threading", "/usr/lib/python3.11/x.py", FrameKind::Python),
         ("threading.Thread.join", "threading", "/usr/lib/python3.11/x.py", FrameKind::Python),
         ("queue.Queue.get", "queue", "/usr/lib/python3.11/x.py", FrameKind::Python),
+        ("threading.RLock.acquire", "threading", "", FrameKind::Python),
         ("json.loads", "json", "/usr/lib/python3.11/x.py", FrameKind::Python),
         ("concurrent.futures.thread._worker", "x", "/usr/lib/python3.11/x.py", FrameKind::Python),
         ("multiprocessing.pool.worker", "x", "/usr/lib/python3.11/x.py", FrameKind::Python),
@@ -110,7 +111,8 @@ fn functions_of_python_and_its_interpreter_lead_to_the_same_decisions() {
     ] {
         let decisions = |location: &Location| {
             let role = role(location, Origin::Unknown);
-            (mark(location), role, base_mark(location, role), is_glue(location))
+            let futex = futex::kind_of(std::slice::from_ref(location));
+            (mark(location), role, base_mark(location, role), is_glue(location), futex)
         };
         let file = (!file.is_empty()).then(|| file.into());
         let old = Location { file, ..location(name, module, kind) };
@@ -160,6 +162,7 @@ fn what_every_system_has_stays_and_nothing_else_does() {
         ("[torn]", "[torn]".to_owned()),
         ("(other)", "(other)".to_owned()),
         ("[JVM safepoint]", "[JVM safepoint]".to_owned()),
+        ("[waiting for the GIL]", "[waiting for the GIL]".to_owned()),
         ("[no unwind info: libacme.so]", format!("[no unwind info: {}]", KEY.words("libacme.so"))),
         ("[acme]", format!("[{}]", KEY.word("acme"))),
     ] {

@@ -144,6 +144,33 @@ fn a_lock_on_the_stack_is_what_the_thread_waits_for() {
     }
 }
 
+/// A worker that waits for work in C does so after each job: that must cost little.
+#[test]
+fn a_wait_for_something_else_is_found_out_in_few_calls() {
+    for layout in layouts() {
+        let (program, _) = two_threads(layout);
+        let objects: Vec<u64> = (0..60).map(|_| program.world.alloc(64)).collect();
+        stack(&program, &objects);
+        let mut python = reader(&program);
+        python.check(|id| id == 71).expect("it fits");
+        assert_eq!(waits(&mut python, 0x1000), None);
+        let mut reads = || {
+            program.world.reads();
+            assert_eq!(waits(&mut python, 0x1000), None);
+            program.world.reads()
+        };
+        let one_unreadable = reads();
+        assert!(one_unreadable <= 20, "{one_unreadable}, {layout:?}");
+        program.world.word(SEMAPHORE, 0);
+        let all_readable = reads();
+        assert!(all_readable <= 4, "frames, code objects, stack, objects: {all_readable}");
+        // One that cannot be read does not hide the lock behind it.
+        let rlock = lock(&program, b"_thread.RLock\0", false);
+        stack(&program, &[0x5555_0000, rlock, rlock + layout.object.kind + 8]);
+        assert!(waits(&mut python, SEMAPHORE).is_some(), "{layout:?}");
+    }
+}
+
 #[test]
 fn a_condition_waits_by_a_lock_of_its_own() {
     for layout in layouts() {

@@ -31,8 +31,8 @@ fn named(python: &mut Cpython<&World>, frames: &[InterpreterFrame], copied: Ns) 
     if python.layout.minor >= 12 {
         frames.push(InterpreterFrame { owner: 3, ..InterpreterFrame::default() });
     }
-    let taken = Taken { frames: &frames, gap: None, end: None };
-    let found = python.interpreted(owner(0), Some(taken)).expect("frames");
+    let taken = Taken { frames, gap: None, end: None };
+    let found = python.interpreted(owner(0), Some(&taken)).expect("frames");
     found.frames.iter().map(|frame| words(&python.names, *frame)).collect()
 }
 
@@ -154,8 +154,8 @@ fn frames_that_are_missing_are_marked() {
     let mut python = reader(&program);
     let frames = [taken(&program, codes[0], 0), taken(&program, codes[1], 0)];
     let mut read = |gap, end| {
-        let taken = Taken { frames: &frames, gap, end };
-        let found = python.interpreted(owner(0), Some(taken)).expect("frames");
+        let taken = Taken { frames: frames.to_vec(), gap, end };
+        let found = python.interpreted(owner(0), Some(&taken)).expect("frames");
         let marks = found.frames.iter().map(|frame| words(&python.names, *frame));
         (marks.map(|text| text.starts_with('[')).collect::<Vec<_>>(), found.ends, found.end)
     };
@@ -163,9 +163,9 @@ fn frames_that_are_missing_are_marked() {
     assert_eq!(read(Some(1), None), (vec![false, true, false], vec![1, 3], None));
     let deep = Some(Marker::TooDeep);
     assert_eq!(read(None, deep), (vec![false, false], vec![1, 2], deep));
-    let nothing = Taken { frames: &[], gap: None, end: None };
+    let nothing = Taken::default();
     // A native function that executes frames may have been entered just now.
-    assert_eq!(python.interpreted(owner(0), Some(nothing)), Some(Evaluations::default()));
+    assert_eq!(python.interpreted(owner(0), Some(&nothing)), Some(Evaluations::default()));
 }
 
 #[test]
