@@ -160,9 +160,9 @@ fn fit(native: usize, native_ends: bool, evaluations: &Evaluations) -> Fit {
     let own = evaluations.count();
     match native {
         _ if evaluations.end.is_some() && native >= own => Fit::InterpreterEnds,
+        _ if native_ends && native <= own => Fit::NativeEnds,
         _ if native == own => Fit::Pairs(0),
         _ if native == own + 1 && !native_ends => Fit::Pairs(1),
-        _ if native_ends && native < own => Fit::NativeEnds,
         _ => Fit::Apart,
     }
 }

@@ -58,15 +58,16 @@ fn locks_are_told_apart_and_their_holders_are_known() {
         assert_eq!(target.line(), "keeps the lock", "{what}");
         // The threads want it when they have slept; the main thread keeps it for long.
         let begin = Instant::now();
-        let waits = loop {
-            let threads = dump(target.pid);
-            let waits = wait(&threads["wants_gil"]);
-            if waits[0] != "sleep" {
-                break waits;
+        let thread = loop {
+            let thread = dump(target.pid).remove("wants_gil").expect("it waits");
+            if thread["state"] != "sleep" {
+                break thread;
             }
-            assert!(begin.elapsed() < Duration::from_secs(20), "{what}: {waits:?}");
+            assert!(begin.elapsed() < Duration::from_secs(20), "{what}: {thread}");
         };
-        let [state, kind, class, holder, frame] = waits;
+        let limited = &thread["blocker"]["has_time_limit"];
+        assert_eq!((&thread["complete"], limited), (&true.into(), &false.into()), "{what}");
+        let [state, kind, class, holder, frame] = wait(&thread);
         assert_eq!(
             [&*state, &*kind, &*class, &*frame],
             ["lock", "GIL", "", "[waiting for the GIL]"],

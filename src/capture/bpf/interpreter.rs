@@ -164,7 +164,7 @@ mod tests {
         for index in 0..visited as usize {
             let place =
                 if index < INNERMOST { index } else { INNERMOST + (index - INNERMOST) % OUTERMOST };
-            let words = [index as u64, 2, 3, 4, 5 << 32 | 1 << 8 | 7].map(u64::to_ne_bytes);
+            let words = [index as u64, 2, 3, 4, 5 << 32 | 1 << 8 | 6].map(u64::to_ne_bytes);
             frames[place].copy_from_slice(words.as_flattened());
         }
         let mut bytes = 77u64.to_ne_bytes().to_vec();
@@ -181,7 +181,7 @@ mod tests {
             code: 2,
             position: 3,
             fingerprint: 4,
-            owner: 7,
+            owner: 6,
             is_entry: true,
             copy: 5,
         };

@@ -239,3 +239,15 @@ fn is_whole(frame: &Location) -> bool {
 fn is_timed(blocker: &Blocker, now: &ThreadNow) -> bool {
     !blocker.kind.ignores_time_limit() && now.syscall.is_some_and(|call| call.has_futex_limit())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stack_that_waits_for_the_gil_is_whole() {
+        let of = |name: &str, kind| is_whole(&Location::named(name, kind));
+        assert!(of("main", FrameKind::Native) && of(WAITS_FOR_GIL, FrameKind::Marker));
+        assert!(!of("[torn]", FrameKind::Marker));
+    }
+}

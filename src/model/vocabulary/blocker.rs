@@ -229,6 +229,13 @@ mod tests {
     }
 
     #[test]
+    fn what_tries_again_ignores_a_time_limit() {
+        let ignoring = BlockerKind::ALL.into_iter().filter(|kind| kind.ignores_time_limit());
+        let expected = [BlockerKind::Monitor, BlockerKind::ClassInit, BlockerKind::Gil];
+        assert!(ignoring.eq(expected));
+    }
+
+    #[test]
     fn numbers_of_kinds_are_kept() {
         for kind in BlockerKind::ALL {
             assert_eq!(BlockerKind::of(kind as u8), Some(kind));

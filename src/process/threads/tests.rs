@@ -19,6 +19,9 @@ fn stat_survives_a_name_made_to_confuse() {
     let stat = parse_stat(format!("12 (a) R (b\\n\\\\) {tail}").as_bytes()).expect("parsed");
     assert_eq!(stat.name.bytes(), b"a) R (b\n\\");
     assert_eq!((stat.state, stat.start, stat.cpu_ticks), (b'S', 4242, 123));
+    assert_eq!(stat.processor, u32::MAX, "the line was cut");
+    let whole = format!("12 (a) {tail} 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 3 40 41");
+    assert_eq!(parse_stat(whole.as_bytes()).expect("parsed").processor, 3);
 }
 
 #[test]

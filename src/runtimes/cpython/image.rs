@@ -82,8 +82,7 @@ impl Search {
             })
         });
         // Its mapping may have been tried twice.
-        let is_loading = found.is_none() && self.loading != before;
-        self.loading = if is_loading { before.saturating_add(1) } else { 0 };
+        self.loading = if self.loading == before { 0 } else { before.saturating_add(1) };
         found
     }
 

@@ -165,14 +165,13 @@ impl<M: ReadMemory> Cpython<M> {
 const MUTEXES_SINCE: u8 = 13;
 const MUTEXES_ONLY_SINCE: u8 = 14;
 
-/// Reads these pieces of equal size; what cannot be read is zeros, which fit no lock. Nearly all
-/// are objects or code, so few calls do.
+/// Reads these pieces of equal size; `bytes`: zeros, which stay where nothing can be read. Nearly
+/// all are objects or code, so few calls do.
 fn read_each<M: ReadMemory>(memory: &M, pieces: &[(u64, usize)], bytes: &mut [u8], size: usize) {
     if memory.read_pieces(pieces, bytes).is_some() {
         return;
     }
     if pieces.len() <= 1 {
-        bytes.fill(0);
         return;
     }
     let (first, second) = pieces.split_at(pieces.len() / 2);

@@ -77,6 +77,9 @@ fn one_that_has_no_frame_yet_is_the_innermost() {
 fn the_program_s_functions_are_known_where_the_native_stack_is_cut() {
     let (stack, walk) = placed("aeb!", evaluations(&[1, 2, 1], None), ends(Marker::Truncated));
     assert_eq!((stack.as_str(), walk), ("a0b.123", Walk { end: None, recovered: true }));
+    // Cut behind all of them.
+    let (stack, walk) = placed("aeb!", evaluations(&[2], None), ends(Marker::Truncated));
+    assert_eq!((stack.as_str(), walk), ("a01b.", Walk { end: None, recovered: true }));
     // A failed walk stays one.
     let (stack, walk) = placed("aeb!", evaluations(&[1, 2], None), ends(Marker::BadUnwind));
     assert_eq!((stack.as_str(), walk.end), ("a0b!12", Some(Marker::BadUnwind)));

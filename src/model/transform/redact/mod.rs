@@ -147,16 +147,18 @@ impl Redactor {
                 BlockerKind::Child => blocker.object,
                 _ => *numbers.entry((blocker.pid, blocker.object)).or_insert(next),
             };
-            let is_public = |class: &str| {
-                blocker.kind == BlockerKind::ThreadingLock || is_of_java(class, class)
-            };
-            let class = blocker.class.as_ref().map(|class| match is_public(class) {
-                true => class.clone(),
-                false => self.text(class),
-            });
+            let class = blocker.class.as_ref().map(|class| self.class(blocker.kind, class));
             redacted.push(Blocker { object, class, ..blocker.clone() });
         }
         redacted
+    }
+
+    /// Returns the class of what a thread waits for; Java's and Python's own are no secret.
+    fn class(&mut self, kind: BlockerKind, class: &Arc<str>) -> Arc<str> {
+        match kind == BlockerKind::ThreadingLock || is_of_java(class, class) {
+            true => class.clone(),
+            false => self.text(class),
+        }
     }
 
     fn text(&mut self, text: &Arc<str>) -> Arc<str> {

@@ -369,3 +369,12 @@ fn places_in_files_are_dropped() {
     assert!(found[..2].iter().all(|raw| matches!(raw.decode(), FrameCode::Runtime { .. })));
     assert_eq!(found[2..], kept);
 }
+
+#[test]
+fn classes_of_the_languages_own_locks_are_kept() {
+    let mut redactor = Redactor::new(KEY);
+    let mut kept = |kind, class: &str| *redactor.class(kind, &class.into()) == *class;
+    assert!(kept(BlockerKind::ThreadingLock, "threading.RLock"));
+    assert!(kept(BlockerKind::OwnedLock, "java.util.concurrent.locks.ReentrantLock"));
+    assert!(!kept(BlockerKind::Monitor, "com.acme.TaxTable"));
+}

@@ -74,6 +74,11 @@ fn a_futex_in_the_interpreter_s_lock_is_a_wait_for_it() {
         assert_eq!(held(), (BlockerKind::Gil, None, second()), "{layout:?}");
         put(second_state, 0);
         assert_eq!(held().2, RawHolder::Free, "just released");
+        // It began after the threads were read.
+        let interpreter = program.world.get(second_state + layout.thread.interpreter);
+        let third = program.thread(interpreter, OTHER + 0x10_0000, 73);
+        put(third, 1);
+        assert_eq!(held().2, RawHolder::Thread { pid: 0, tid: 73 }, "{layout:?}");
         put(0x1230, 1);
         assert_eq!(held().2, RawHolder::Unknown, "no thread's state");
     }

@@ -3,6 +3,7 @@
 mod garbage;
 mod go;
 mod image;
+mod interpreter;
 mod replaced;
 mod walk_by_code;
 
