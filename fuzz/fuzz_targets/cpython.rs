@@ -74,7 +74,7 @@ fn observe(mut input: Input<'_>) {
                     ..InterpreterFrame::default()
                 });
                 let gap = Some(usize::from(input.u8()) % 4);
-                let taken = Taken { frames: frames.to_vec(), gap, end: None };
+                let taken = Taken { frames: frames.to_vec(), gap, ..Taken::default() };
                 check(&names, python.interpreted(StackOwner::default(), Some(&taken)));
             }
             7 => {

@@ -47,15 +47,22 @@ pub struct InterpreterLayout {
     pub lock: u64,
     /// In the lock: which thread has it, or had it last.
     pub lock_holder: u32,
+    /// In the lock: whether it is locked (i32).
+    pub lock_locked: u32,
+    /// In an interpreter: the address of its lock, where each may have its own.
+    pub interpreter_lock: Option<u32>,
     /// In an interpreter: the next one, the first thread.
     pub next_interpreter: u32,
     pub first_thread: u32,
-    /// In a thread: the next one, its pthread_t, its innermost frame.
+    /// In a thread: the next one, its interpreter, its pthread_t, its innermost frame.
     pub next_thread: u32,
+    pub thread_interpreter: u32,
     pub pthread: u32,
     pub innermost: u32,
     /// The thread's `innermost` points to a structure that has the frame's address here.
     pub indirect: Option<u32>,
+    /// In a thread: the asyncio task that it executes.
+    pub running_task: Option<u32>,
     /// Bytes of a frame that are read, at most 128; the other offsets lie in them.
     pub frame_size: u32,
     pub frame_caller: u32,
@@ -84,6 +91,10 @@ pub struct Taken {
     pub gap: Option<usize>,
     /// Why there are no more.
     pub end: Option<Marker>,
+    /// Address of the asyncio task that the thread executed; 0: none, or unknown.
+    pub task: u64,
+    /// The thread held its interpreter's lock.
+    pub holds_lock: bool,
 }
 
 impl Taken {

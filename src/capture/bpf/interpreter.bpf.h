@@ -12,9 +12,11 @@
 // Where the interpreter of a process keeps what; see `InterpreterLayout`.
 struct layout {
     u64 interpreters, lock;
-    u64 lock_holder;
+    u64 lock_holder, lock_locked;
+    // Of interpreters that have locks of their own.
+    u64 interpreter_lock;
     u64 next_interpreter, first_thread;
-    u64 next_thread, pthread, innermost, indirect;
+    u64 next_thread, thread_interpreter, pthread, innermost, indirect, task;
     u64 frame_size, caller, code, position, short_position, owner, is_entry, copy, shim_owner;
     u64 code_size, file, name, lines, first_line;
 };
@@ -60,6 +62,10 @@ struct taken {
     u32 id;
     // Frames visited; `end`: why no more.
     u32 visited, end;
+    // The asyncio task that the thread executes.
+    u64 task;
+    // Whether the thread holds its interpreter's lock.
+    u64 holds_lock;
     struct taken_frame frames[INNERMOST + OUTERMOST];
 };
 
@@ -108,6 +114,17 @@ static __attribute__((always_inline)) u64 innermost_of(struct layout *layout, u6
     u64 frame = word_at(thread + layout->innermost);
 
     return layout->indirect == NONE || !frame ? frame : word_at(frame + layout->indirect);
+}
+
+static __attribute__((always_inline)) int holds_lock(struct layout *layout, u64 thread)
+{
+    u64 lock = layout->lock;
+
+    if (layout->interpreter_lock != NONE)
+        lock = word_at(word_at(thread + layout->thread_interpreter) + layout->interpreter_lock);
+    if (!layout->lock || !lock)
+        return 0;
+    return word_at(lock + layout->lock_holder) == thread && (u32)word_at(lock + layout->lock_locked) == 1;
 }
 
 static long visit_thread(u32 index, void *nothing)
@@ -235,7 +252,7 @@ static __attribute__((always_inline)) void take_frames(u32 process)
     u32 zero = 0, frames;
     struct task_struct *task;
     struct scratch *scratch;
-    u64 size;
+    u64 size, thread;
 
     if (!layout)
         return;
@@ -250,7 +267,13 @@ static __attribute__((always_inline)) void take_frames(u32 process)
     scratch->taken.id = bpf_get_current_pid_tgid();
     scratch->taken.visited = 0;
     scratch->taken.end = ENDED;
-    if (find_thread(scratch, scratch->taken.id) && scratch->next) {
+    scratch->taken.task = 0;
+    scratch->taken.holds_lock = 0;
+    thread = find_thread(scratch, scratch->taken.id);
+    if (thread && scratch->next) {
+        scratch->taken.holds_lock = holds_lock(&scratch->layout, thread);
+        if (scratch->layout.task != NONE)
+            scratch->taken.task = word_at(thread + scratch->layout.task);
         bpf_loop(DEEPEST, take_frame, 0, 0);
         if (scratch->next && scratch->taken.end == ENDED)
             scratch->taken.end = TOO_DEEP;

@@ -11,9 +11,9 @@ use crate::model::vocabulary::frame::{Marker, Ns};
 use crate::unwinder::interpreted::{InterpreterFrame, InterpreterLayout, Taken};
 
 /// Words of `struct layout`.
-const LAYOUT: usize = 23;
+const LAYOUT: usize = 27;
 /// Of `struct taken`: bytes before the frames, and of a frame.
-const HEAD: usize = 24;
+const HEAD: usize = 40;
 const FRAME: usize = 40;
 /// Frames kept at both ends of a deep list.
 const INNERMOST: usize = 400;
@@ -89,12 +89,16 @@ fn words(layout: &InterpreterLayout) -> [u64; LAYOUT] {
         layout.interpreters,
         layout.lock,
         layout.lock_holder.into(),
+        layout.lock_locked.into(),
+        optional(layout.interpreter_lock),
         layout.next_interpreter.into(),
         layout.first_thread.into(),
         layout.next_thread.into(),
+        layout.thread_interpreter.into(),
         layout.pthread.into(),
         layout.innermost.into(),
         optional(layout.indirect),
+        optional(layout.running_task),
         layout.frame_size.into(),
         layout.frame_caller.into(),
         layout.frame_code.into(),
@@ -117,6 +121,7 @@ fn decode(bytes: &[u8]) -> Option<(u32, Ns, Taken)> {
     let (head, frames) = bytes.split_at_checked(HEAD)?;
     let word = |at: usize| Some(u64::from_ne_bytes(head.get(at..at + 8)?.try_into().ok()?));
     let (at, processor, ended) = (word(0)?, word(8)? as u32, word(16)?);
+    let (task, holds_lock) = (word(24)?, word(32)? == 1);
     let (visited, end) = (ended as u32 as usize, (ended >> 32) as u32);
     let mut frames: Vec<InterpreterFrame> = frames.chunks_exact(FRAME).map(frame).collect();
     if frames.len() < visited.min(INNERMOST + OUTERMOST) {
@@ -132,7 +137,8 @@ fn decode(bytes: &[u8]) -> Option<(u32, Ns, Taken)> {
         1 => Some(Marker::PageMissing),
         _ => Some(Marker::TooDeep),
     };
-    Some((processor, at, Taken { frames, gap: deep.then_some(INNERMOST), end }))
+    let gap = deep.then_some(INNERMOST);
+    Some((processor, at, Taken { frames, gap, end, task, holds_lock }))
 }
 
 fn frame(bytes: &[u8]) -> InterpreterFrame {
@@ -169,6 +175,7 @@ mod tests {
         }
         let mut bytes = 77u64.to_ne_bytes().to_vec();
         bytes.extend([3u32, 4_711, visited, end].map(u32::to_ne_bytes).concat());
+        bytes.extend([88u64, 1].map(u64::to_ne_bytes).concat());
         bytes.extend(frames.concat());
         bytes
     }
@@ -186,6 +193,7 @@ mod tests {
             copy: 5,
         };
         assert_eq!((processor, at, taken.gap, taken.end), (3, 77, None, None));
+        assert_eq!((taken.task, taken.holds_lock), (88, true));
         assert_eq!(taken.frames, [frame(0), frame(1)]);
         let end = |code| decode(&written(1, code)).expect("a record").2.end;
         assert_eq!([end(1), end(2)], [Some(Marker::PageMissing), Some(Marker::TooDeep)]);

@@ -161,7 +161,7 @@ const KINDS: [FrameKind; 7] = [
     FrameKind::Marker,
     FrameKind::Thread,
 ];
-const TIERS: [Option<Tier>; 8] = [
+const TIERS: [Option<Tier>; 9] = [
     None,
     Some(Tier::Interpreted),
     Some(Tier::C1),
@@ -170,6 +170,7 @@ const TIERS: [Option<Tier>; 8] = [
     Some(Tier::Native),
     Some(Tier::Baseline),
     Some(Tier::Optimized),
+    Some(Tier::Gil),
 ];
 const THREAD_KINDS: [ThreadKind; 3] = [ThreadKind::Plain, ThreadKind::Daemon, ThreadKind::Internal];
 const FUTEX_KINDS: [FutexKind; 3] = [FutexKind::Lock, FutexKind::Wait, FutexKind::Sleep];

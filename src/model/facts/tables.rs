@@ -117,6 +117,8 @@ pub enum Tier {
     /// Compiled line by line, by another compiler than HotSpot's.
     Baseline,
     Optimized,
+    /// Interpreted, by a thread that holds the interpreter's lock (GIL).
+    Gil,
 }
 
 impl Tier {
@@ -130,6 +132,7 @@ impl Tier {
             Tier::Native => "native",
             Tier::Baseline => "baseline",
             Tier::Optimized => "optimized",
+            Tier::Gil => "gil",
         }
     }
 }

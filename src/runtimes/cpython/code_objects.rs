@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::elf::{u32_at, u64_at};
-use crate::model::facts::tables::{FrameKind, Location};
+use crate::model::facts::tables::{FrameKind, Location, Tier};
 use crate::model::vocabulary::frame::{Ns, RawFrame};
 use crate::model::vocabulary::text::{NAME_CAP, clean};
 use crate::process::memory::ReadMemory;
@@ -56,8 +56,8 @@ struct Code {
     checked: Ns,
     /// What was at its address before.
     before: Before,
-    /// By position and copy.
-    frames: FxHashMap<(u64, u32), RawFrame>,
+    /// By position, copy, and whether the thread holds the interpreter's lock.
+    frames: FxHashMap<(u64, u32, bool), RawFrame>,
 }
 
 /// Code objects that were at an address, as far as they are remembered.
@@ -198,13 +198,15 @@ impl Codes {
         }
     }
 
-    /// Returns the frame of a function at a place. [`Codes::validate`] comes before it.
+    /// Returns the frame of a function at a place; `holds_lock`: its thread holds the interpreter's
+    /// lock. [`Codes::validate`] comes before it.
     pub fn frame<M: ReadMemory>(
         &mut self,
         memory: &M,
         layout: &Layout,
         names: &Names,
         frame: &InterpreterFrame,
+        holds_lock: bool,
         instant: Instant,
     ) -> Result<RawFrame, Nameless> {
         let is_valid = |known: &Code| known.checked >= instant.since;
@@ -221,7 +223,7 @@ impl Codes {
         if other || instant.copied.is_some_and(may_be_older) {
             return Err(Nameless::Replaced);
         }
-        let key = (frame.position, frame.copy);
+        let key = (frame.position, frame.copy, holds_lock);
         if let Some(known) = code.frames.get(&key) {
             return Ok(*known);
         }
@@ -238,7 +240,7 @@ impl Codes {
             file: code.file.clone(),
             line,
             kind: FrameKind::Python,
-            tier: None,
+            tier: holds_lock.then_some(Tier::Gil),
         }]);
         if *frames < FRAMES_MAX {
             code.frames.insert(key, named);

@@ -42,6 +42,25 @@ impl<M: ReadMemory> Cpython<M> {
         Some(self.names.frame(vec![Location::named(WAITS_FOR_GIL, FrameKind::Marker)]))
     }
 
+    /// Returns whether the thread with these states holds an interpreter's lock.
+    pub(super) fn hold_lock(&self, states: &[usize]) -> bool {
+        let gil = self.layout.interpreter.gil;
+        states.iter().map(|at| &self.threads.states[*at]).any(|state| {
+            let lock = match gil.at {
+                GilAt::Interpreter(at) if self.threads.interpreters.len() > 1 => {
+                    self.memory.read_u64(state.interpreter.wrapping_add(at)).unwrap_or(0)
+                }
+                _ => self.lock,
+            };
+            let mut head = [0; HEAD];
+            self.lock != 0
+                && lock != 0
+                && self.memory.read_exact(lock, &mut head).is_some()
+                && u32_at(&head, gil.locked as usize) == Some(1)
+                && u64_at(&head, gil.holder as usize) == Some(state.address)
+        })
+    }
+
     /// Returns who holds the lock that a thread waits for.
     pub(super) fn lock_blocker(&mut self, owner: StackOwner) -> Option<RawBlocker> {
         let lock = self.lock_waited_for(owner)?;

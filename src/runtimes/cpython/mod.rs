@@ -142,6 +142,7 @@ impl<M: ReadMemory> Cpython<M> {
         frames.clear();
         let parts = self.read_parts(states, &mut frames);
         let sound = parts.is_some();
+        let mut holds_lock = self.hold_lock(states);
         let main = self.threads.pthread_of(self.ids.main());
         let parts = parts.unwrap_or_default();
         for part in several::order(&self.layout, &self.threads, parts, pthread, main) {
@@ -157,7 +158,7 @@ impl<M: ReadMemory> Cpython<M> {
             };
             let now = monotonic();
             let instant = Instant { since: now, copied: None, now };
-            self.name(Chain { frames: kept, gap, end }, instant, out);
+            self.name(Chain { frames: kept, gap, end }, &mut holds_lock, instant, out);
             if out.end.is_some() {
                 break;
             }
@@ -193,22 +194,37 @@ impl<M: ReadMemory> Cpython<M> {
         // What was compared since the stack was copied, and not long ago.
         let since = self.copied.max(now.saturating_sub(VALID_FOR)).min(now);
         let instant = Instant { since, copied: Some(self.copied), now };
-        let Taken { frames, gap, end } = taken;
-        self.name(Chain { frames, gap: *gap, end: *end }, instant, &mut out);
+        let chain = Chain { frames: &taken.frames, gap: taken.gap, end: taken.end };
+        self.name(chain, &mut taken.holds_lock.clone(), instant, &mut out);
         out
     }
 
-    fn name(&mut self, chain: Chain<'_>, instant: Instant, out: &mut Evaluations) {
+    /// Appends named frames. `holds_lock`: the thread holds the interpreter's lock, which the
+    /// innermost frame with a name says; afterwards false if one has said it.
+    fn name(
+        &mut self,
+        chain: Chain<'_>,
+        holds_lock: &mut bool,
+        instant: Instant,
+        out: &mut Evaluations,
+    ) {
         let (memory, layout, names, codes) =
             (&self.memory, &self.layout, &self.names, &mut self.codes);
         codes.validate(memory, chain.frames, instant);
-        let name = |frame: &InterpreterFrame| {
-            codes.frame(memory, layout, names, frame, instant).unwrap_or_else(|why| {
-                RawFrame::marker(match why {
-                    Nameless::Unreadable => Marker::Torn,
-                    Nameless::Replaced => Marker::CodeReplaced,
-                })
-            })
+        let name = |frame: &InterpreterFrame| match codes.frame(
+            memory,
+            layout,
+            names,
+            frame,
+            *holds_lock,
+            instant,
+        ) {
+            Ok(named) => {
+                *holds_lock = false;
+                named
+            }
+            Err(Nameless::Unreadable) => RawFrame::marker(Marker::Torn),
+            Err(Nameless::Replaced) => RawFrame::marker(Marker::CodeReplaced),
         };
         split(layout, chain, name, out);
     }

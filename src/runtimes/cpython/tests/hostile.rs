@@ -64,7 +64,7 @@ proptest! {
         }
         let frame = InterpreterFrame { code: 0x10_0000 + seed % 4096 * 8, position: seed, ..Default::default() };
         memory.reads.set(0);
-        sound(&names, Some(python.taken(&Taken { frames: vec![frame; 30], gap: Some(3), end: None })));
+        sound(&names, Some(python.taken(&Taken { frames: vec![frame; 30], gap: Some(3), ..Taken::default() })));
         memory.reads.set(0);
         thread_names_of(&mut python);
     }

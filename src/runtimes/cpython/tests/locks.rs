@@ -1,6 +1,7 @@
 //! Waits for the interpreter's lock and for locks of the program, on made-up memory.
 
 use super::*;
+use crate::model::facts::tables::Tier;
 use crate::model::vocabulary::blocker::{BlockerKind, RawHolder};
 use layout::GilAt;
 
@@ -8,6 +9,8 @@ use layout::GilAt;
 const OTHER: u64 = PTHREAD + 0x10_0000;
 const SP: u64 = 0x7000_0000_1000;
 const GIL: u64 = 0x6000_0000_0000;
+/// Where no code object is.
+const CODE_OF_NOTHING: u64 = 0x6000_0002_0000;
 const SEMAPHORE: u64 = 0x6000_0001_0000;
 
 /// Makes an interpreter with two threads; returns the state of the second one.
@@ -42,19 +45,74 @@ fn second() -> RawHolder {
     RawHolder::Thread { pid: 0, tid: 72 }
 }
 
+/// Returns the address of the lock of the interpreter of this thread state.
+fn make_gil(program: &Program, state: u64) -> u64 {
+    let Layout { interpreter, thread, .. } = &program.layout;
+    match interpreter.gil.at {
+        GilAt::Runtime(at) => RUNTIME + at,
+        GilAt::Interpreter(at) => {
+            program.world.word(program.world.get(state + thread.interpreter) + at, GIL);
+            GIL
+        }
+    }
+}
+
+#[test]
+fn the_innermost_function_says_that_its_thread_holds_the_lock() {
+    let tiers = |names: &Names, found: &Evaluations| {
+        let tier = |frame: &RawFrame| names.named(*frame).and_then(|named| named.locations[0].tier);
+        found.frames.iter().map(tier).collect::<Vec<_>>()
+    };
+    for layout in layouts() {
+        let (program, second_state) = two_threads(layout);
+        let lock = make_gil(&program, second_state);
+        let gil = layout.interpreter.gil;
+        let mut python = reader(&program);
+        python.check(|id| id == 71).expect("it fits");
+        let own = program.world.get(RUNTIME + layout.interpreters) + layout.interpreter.threads;
+        let mut states = std::iter::successors(Some(program.world.get(own)), |state| {
+            Some(program.world.get(state + layout.thread.next)).filter(|state| *state != 0)
+        });
+        let state = states.find(|state| *state != second_state).expect("the first thread");
+        for (holder, locked, holds) in
+            [(state, 1, true), (state, 0, false), (second_state, 1, false), (0, 0, false)]
+        {
+            program.world.word(lock + gil.holder, holder);
+            // What lies behind the field is another one.
+            program.world.word(lock + gil.locked, 0x7700_0000_0000 | locked);
+            python.begin(Ns::MAX, false);
+            let found = python.interpreted(owner(0), None).expect("frames");
+            let mut expected = vec![None; found.frames.len()];
+            expected[0] = (holds && !layout.free_threaded).then_some(Tier::Gil);
+            assert_eq!(tiers(&python.names, &found), expected, "{layout:?}");
+        }
+        // Of a running thread the kernel says it.
+        let frame = InterpreterFrame { code: CODE_OF_NOTHING, ..InterpreterFrame::default() };
+        let mut frames = vec![frame];
+        let layout_of = |python: &mut Cpython<&World>| {
+            let at = python.threads.states.iter().position(|known| known.address == state);
+            let mut found = Vec::new();
+            python.read_parts(&[at.expect("known")], &mut found).expect("frames");
+            found
+        };
+        frames.extend(layout_of(&mut python));
+        for holds_lock in [true, false] {
+            let taken = Taken { frames: frames.clone(), holds_lock, ..Taken::default() };
+            let found = python.interpreted(owner(0), Some(&taken)).expect("frames");
+            let mut expected = vec![None; found.frames.len()];
+            // The innermost frame has no name.
+            expected[1] = holds_lock.then_some(Tier::Gil);
+            assert_eq!(tiers(&python.names, &found), expected, "{layout:?}");
+        }
+    }
+}
+
 #[test]
 fn a_futex_in_the_interpreter_s_lock_is_a_wait_for_it() {
     for layout in layouts() {
         let (program, second_state) = two_threads(layout);
         let gil = layout.interpreter.gil;
-        let lock = match gil.at {
-            GilAt::Runtime(at) => RUNTIME + at,
-            GilAt::Interpreter(at) => {
-                let thread = program.world.get(second_state + layout.thread.interpreter);
-                program.world.word(thread + at, GIL);
-                GIL
-            }
-        };
+        let lock = make_gil(&program, second_state);
         let mut python = reader(&program);
         python.check(|id| id == 71).expect("it fits");
         if layout.free_threaded {
@@ -168,7 +226,7 @@ fn a_wait_for_something_else_is_found_out_in_few_calls() {
         assert!(one_unreadable <= 20, "{one_unreadable}, {layout:?}");
         program.world.word(SEMAPHORE, 0);
         let all_readable = reads();
-        assert!(all_readable <= 4, "frames, code objects, stack, objects: {all_readable}");
+        assert!(all_readable <= 5, "frames, lock, code objects, stack, objects: {all_readable}");
         // One that cannot be read does not hide the lock behind it.
         let rlock = lock(&program, b"_thread.RLock\0", false);
         stack(&program, &[0x5555_0000, rlock, rlock + layout.object.kind + 8]);

@@ -31,7 +31,7 @@ fn named(python: &mut Cpython<&World>, frames: &[InterpreterFrame], copied: Ns) 
     if python.layout.minor >= 12 {
         frames.push(InterpreterFrame { owner: 3, ..InterpreterFrame::default() });
     }
-    let taken = Taken { frames, gap: None, end: None };
+    let taken = Taken { frames, ..Taken::default() };
     let found = python.interpreted(owner(0), Some(&taken)).expect("frames");
     found.frames.iter().map(|frame| words(&python.names, *frame)).collect()
 }
@@ -154,7 +154,7 @@ fn frames_that_are_missing_are_marked() {
     let mut python = reader(&program);
     let frames = [taken(&program, codes[0], 0), taken(&program, codes[1], 0)];
     let mut read = |gap, end| {
-        let taken = Taken { frames: frames.to_vec(), gap, end };
+        let taken = Taken { frames: frames.to_vec(), gap, end, ..Taken::default() };
         let found = python.interpreted(owner(0), Some(&taken)).expect("frames");
         let marks = found.frames.iter().map(|frame| words(&python.names, *frame));
         (marks.map(|text| text.starts_with('[')).collect::<Vec<_>>(), found.ends, found.end)
