@@ -514,6 +514,7 @@ impl Given {
         filters.no_kernel |= given.no_kernel;
         filters.native = self.native.unwrap_or(filters.native);
         filters.skip_daemon |= given.skip_daemon;
+        filters.gil |= given.gil;
         settings
     }
 }

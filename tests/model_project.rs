@@ -203,6 +203,7 @@ prop_compose! {
             native: if ignore { NativeFrames::None } else { NativeFrames::Auto },
             threads: on(threads, pattern("work-[12]")),
             skip_daemon: ignore,
+            gil: false,
             min_percent: Filter::default(),
         };
         Settings { metric, roll_up, grouping, filters, idle, ..Settings::default() }

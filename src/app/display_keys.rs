@@ -171,7 +171,11 @@ impl AppState {
                 let groups = groups.into_iter().map(|group| &projection.groups[group as usize]);
                 groups.map(|group| group.name.clone()).chain(self.thread_names()).collect()
             }
-            Field::MinPercent | Field::NoKernel | Field::Native | Field::SkipDaemon => Vec::new(),
+            Field::MinPercent
+            | Field::NoKernel
+            | Field::Native
+            | Field::SkipDaemon
+            | Field::Gil => Vec::new(),
             Field::Interesting | Field::Focus | Field::Ignore | Field::Hide => {
                 let by_total = Settings { sort: SortColumn::Total, ..self.view.shown.clone() };
                 let methods = projection.ordered(&by_total).methods().into_iter();
@@ -191,7 +195,11 @@ impl AppState {
                     let locations = all.flat_map(|frame| tables.named(frame).locations.iter());
                     names.extend(locations.map(|location| location.function.clone()));
                 }
-                Field::MinPercent | Field::NoKernel | Field::Native | Field::SkipDaemon => {}
+                Field::MinPercent
+                | Field::NoKernel
+                | Field::Native
+                | Field::SkipDaemon
+                | Field::Gil => {}
             }
         }
         let mut seen = HashSet::new();

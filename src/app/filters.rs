@@ -1,4 +1,4 @@
-//! The filter dialog: nine fields, each can be switched off without losing its text.
+//! The filter dialog: ten fields, each can be switched off without losing its text.
 
 use std::sync::Arc;
 
@@ -24,11 +24,13 @@ pub enum Field {
     Threads,
     /// A switch as well.
     SkipDaemon,
+    /// A switch as well.
+    Gil,
     MinPercent,
 }
 
 impl Field {
-    pub const ALL: [Field; 9] = [
+    pub const ALL: [Field; 10] = [
         Field::Interesting,
         Field::Focus,
         Field::Ignore,
@@ -37,12 +39,13 @@ impl Field {
         Field::Native,
         Field::Threads,
         Field::SkipDaemon,
+        Field::Gil,
         Field::MinPercent,
     ];
 
     /// Returns whether the field has no text that is typed.
     pub fn is_switch(self) -> bool {
-        matches!(self, Field::NoKernel | Field::Native | Field::SkipDaemon)
+        matches!(self, Field::NoKernel | Field::Native | Field::SkipDaemon | Field::Gil)
     }
 
     pub fn label(self) -> &'static str {
@@ -55,6 +58,7 @@ impl Field {
             Field::Native => "native",
             Field::Threads => "threads",
             Field::SkipDaemon => "skip daemon",
+            Field::Gil => "gil",
             Field::MinPercent => "min percent",
         }
     }
@@ -73,6 +77,7 @@ impl Field {
             }
             Field::Threads => "only threads whose name or group matches",
             Field::SkipDaemon => "not Java's daemon threads, and not the virtual machine's own",
+            Field::Gil => "only what runs with Python's global lock (GIL) held",
             Field::MinPercent => "leave out rows below this share",
         }
     }
@@ -95,6 +100,7 @@ impl Field {
                 (filters.native.word().to_owned(), filters.native != NativeFrames::Auto)
             }
             Field::SkipDaemon => (String::new(), filters.skip_daemon),
+            Field::Gil => (String::new(), filters.gil),
             Field::Threads => regex(&filters.threads),
             Field::MinPercent => (
                 filters.min_percent.value.map(|v| v.to_string()).unwrap_or_default(),
@@ -124,7 +130,7 @@ impl Field {
             Field::Focus => regex(&mut filters.focus),
             Field::Ignore => regex(&mut filters.ignore),
             Field::Hide => regex(&mut filters.hide),
-            Field::NoKernel | Field::Native | Field::SkipDaemon => Ok(()),
+            Field::NoKernel | Field::Native | Field::SkipDaemon | Field::Gil => Ok(()),
             Field::Threads => regex(&mut filters.threads),
             Field::MinPercent => {
                 filters.min_percent = match text.trim().trim_end_matches('%') {
@@ -157,6 +163,7 @@ impl Field {
                 }
             }
             Field::SkipDaemon => filters.skip_daemon = !filters.skip_daemon,
+            Field::Gil => filters.gil = !filters.gil,
             Field::Threads => flip(&mut filters.threads),
             Field::MinPercent => flip(&mut filters.min_percent),
         }
@@ -324,13 +331,13 @@ mod tests {
 
     #[test]
     fn switches_have_no_text() {
-        for (at, nth) in [(4, 0), (7, 1)] {
+        for (at, nth) in [(4, 0), (7, 1), (8, 2)] {
             let (mut dialog, mut filters) =
                 (Dialog { at, ..Dialog::default() }, Filters::default());
             for (keys, on) in [(" ", true), ("\n", false), ("\n", true), (" ", false)] {
                 assert_eq!(press(&mut dialog, &mut filters, keys), Outcome::Changed);
-                let switches = [filters.no_kernel, filters.skip_daemon];
-                assert_eq!((switches[nth], switches[1 - nth]), (on, false), "{keys:?}");
+                let switches = [filters.no_kernel, filters.skip_daemon, filters.gil];
+                assert_eq!(switches, [0, 1, 2].map(|other| on && other == nth), "{keys:?}");
                 assert!(dialog.edit.is_none());
             }
         }
@@ -398,7 +405,7 @@ mod tests {
             filters.interesting.active(),
             Some(&vec!["app::".to_string(), "lib".to_string()])
         );
-        dialog.at = 8;
+        dialog.at = 9;
         press(&mut dialog, &mut filters, "\n1.5%\n");
         assert_eq!(filters.min_percent.active(), Some(&1.5));
         press(&mut dialog, &mut filters, "\nx\n");

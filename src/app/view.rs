@@ -542,6 +542,7 @@ impl View {
             || f.no_kernel
             || f.native != NativeFrames::Auto
             || f.skip_daemon
+            || f.gil
             || f.threads.active().is_some()
             || f.min_percent.active().is_some()
     }

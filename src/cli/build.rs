@@ -535,6 +535,7 @@ fn given(typed: &Typed) -> Result<Given, String> {
             native: NativeFrames::default(),
             threads: filter("--threads", &typed.view.threads, values::regex)?,
             skip_daemon: typed.view.frames.skip_daemon,
+            gil: typed.view.frames.gil,
             min_percent: filter("--min-percent", &typed.view.min_percent, values::percent)?,
         },
         cleared: typed.cleared,

@@ -70,6 +70,7 @@ const KEYS: &[Key] = &[
     key("no-kernel", Kind::Flag, Jobs::Sampling),
     key("native", Kind::Text, Jobs::Sampling),
     key("skip-daemon", Kind::Flag, Jobs::Sampling),
+    key("gil", Kind::Flag, Jobs::Sampling),
     key("min-percent", Kind::Number, Jobs::Sampling),
     key("every", Kind::Text, Jobs::Sampling),
     key("max-lines", Kind::Number, Jobs::Sampling),
@@ -86,9 +87,10 @@ const KEYS: &[Key] = &[
 ];
 
 /// Keys that give way to another option of the command line.
-const GIVES_WAY: [(&str, &str); 5] = [
+const GIVES_WAY: [(&str, &str); 6] = [
     ("window", "cumulative"),
     ("skip-daemon", "check-deadlock"),
+    ("gil", "check-deadlock"),
     ("no-color", "color"),
     ("ascii", "unicode"),
     ("unicode", "ascii"),

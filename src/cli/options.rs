@@ -339,6 +339,9 @@ pub struct FrameOptions {
     /// Without Java's daemon threads and the JVM's own
     #[arg(long)]
     pub skip_daemon: bool,
+    /// Only what holds Python's global lock (GIL)
+    #[arg(long)]
+    pub gil: bool,
     /// Without the kernel's frames
     #[arg(long)]
     pub no_kernel: bool,

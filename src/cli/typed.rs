@@ -290,7 +290,12 @@ fn dumped(
     wakers: bool,
     frames: &FrameOptions,
 ) -> Result<Dumped, String> {
-    let idle = [("--each", each), ("--wakers", wakers), ("--skip-daemon", frames.skip_daemon)];
+    let idle = [
+        ("--each", each),
+        ("--wakers", wakers),
+        ("--skip-daemon", frames.skip_daemon),
+        ("--gil", frames.gil),
+    ];
     match (check_deadlock, idle.iter().find(|(_, given)| *given)) {
         (true, Some((option, _))) => Err(format!(
             "`{option}` does nothing with `--check-deadlock`, which writes each thread of a deadlock"

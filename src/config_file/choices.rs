@@ -80,7 +80,7 @@ fn keys(choices: &Choices) -> Vec<(&'static str, Value)> {
     let Settings {
         metric, roll_up, grouping, rename, filters, level, whose, idle, idle_at, ..
     } = settings;
-    let Filters { no_kernel, native, skip_daemon, .. } = *filters;
+    let Filters { no_kernel, native, skip_daemon, gil, .. } = *filters;
     let (app, library) = corrections(whose);
     let group = match grouping {
         Grouping::Frame(pattern) => format!("frame:{pattern}"),
@@ -109,6 +109,7 @@ fn keys(choices: &Choices) -> Vec<(&'static str, Value)> {
         ("no-kernel", no_kernel.into()),
         ("native", native.word().into()),
         ("skip-daemon", skip_daemon.into()),
+        ("gil", gil.into()),
         (
             "min-percent",
             filters.min_percent.active().map_or("".into(), |percent| (*percent).into()),

@@ -274,6 +274,8 @@ pub(super) struct SettingsLine<'a> {
     threads: Option<&'a str>,
     /// Daemon threads and a runtime's own threads were excluded.
     skip_daemon: bool,
+    /// Only stacks whose thread held the lock of its Python interpreter were included.
+    gil: bool,
     interesting: Option<&'a [String]>,
     focus: Option<&'a str>,
     ignore: Option<&'a str>,
@@ -297,6 +299,7 @@ struct HiddenLine {
     daemons: Rounded,
     focus: Rounded,
     ignore: Rounded,
+    gil: Rounded,
 }
 
 impl<'a> SettingsLine<'a> {
@@ -308,6 +311,7 @@ impl<'a> SettingsLine<'a> {
             rename: settings.rename.iter().map(super::rename).collect(),
             threads: filters.threads.active().map(regex::Regex::as_str),
             skip_daemon: filters.skip_daemon,
+            gil: filters.gil,
             interesting: filters.interesting.active().map(Vec::as_slice),
             focus: filters.focus.active().map(regex::Regex::as_str),
             ignore: filters.ignore.active().map(regex::Regex::as_str),
@@ -325,6 +329,7 @@ impl<'a> SettingsLine<'a> {
                 daemons: Rounded::ms(hidden.daemons.wall_ns),
                 focus: Rounded::ms(hidden.focus.wall_ns),
                 ignore: Rounded::ms(hidden.ignore.wall_ns),
+                gil: Rounded::ms(hidden.gil.wall_ns),
             },
         }
     }

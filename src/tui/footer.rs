@@ -66,6 +66,9 @@ fn active(app: &AppState) -> Vec<(&'static str, String, Option<&Totals>)> {
     if f.skip_daemon {
         parts.push(("no", "daemons".into(), Some(&hidden.daemons)));
     }
+    if f.gil {
+        parts.push(("only", "with the GIL".into(), Some(&hidden.gil)));
+    }
     if f.no_kernel {
         parts.push(("no", "kernel".into(), None));
     }

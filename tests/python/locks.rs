@@ -11,10 +11,11 @@ use crate::common::java::output;
 use crate::interpreters::{EVERY, can_test};
 use crate::report::text;
 
-/// Returns by the name of each thread what a dump says of it. Those with the same name are one.
-fn dump(pid: u32) -> BTreeMap<String, Value> {
+/// Returns by the name of each thread what a dump with these options says of it. Those with the
+/// same name are one.
+fn dump(pid: u32, options: &[&str]) -> BTreeMap<String, Value> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
-    command.args(["dump", "--format", "json", "-p", &pid.to_string()]);
+    command.args(["dump", "--format", "json", "-p", &pid.to_string()]).args(options);
     let report: Value = serde_json::from_str(&output(&mut command)).expect("json");
     let threads = report["threads"].as_array().expect("threads").iter();
     threads.map(|thread| (text(&thread["name"]), thread.clone())).collect()
@@ -36,7 +37,7 @@ fn locks_are_told_apart_and_their_holders_are_known() {
     for interpreter in EVERY.iter() {
         let what = interpreter.name();
         let mut target = interpreter.start("locks.py", &[]);
-        let threads = dump(target.pid);
+        let threads = dump(target.pid, &[]);
         let acquire = |class: &str, holder: &str| {
             ["lock", "lock", class, holder, &format!("{class}.acquire")].map(str::to_owned)
         };
@@ -59,7 +60,7 @@ fn locks_are_told_apart_and_their_holders_are_known() {
         // The threads want it when they have slept; the main thread keeps it for long.
         let begin = Instant::now();
         let thread = loop {
-            let thread = dump(target.pid).remove("wants_gil").expect("it waits");
+            let thread = dump(target.pid, &[]).remove("wants_gil").expect("it waits");
             if thread["state"] != "sleep" {
                 break thread;
             }
@@ -75,5 +76,8 @@ fn locks_are_told_apart_and_their_holders_are_known() {
         );
         // The main thread has the kernel's name.
         assert!(holder.starts_with("python"), "{what}: held by {holder}");
+        // It holds it in its sleep, too.
+        let holders: Vec<String> = dump(target.pid, &["--gil"]).into_keys().collect();
+        assert_eq!(holders, [holder], "{what}");
     }
 }

@@ -78,6 +78,31 @@ fn functions_get_their_shares() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
+/// C code that has given up the interpreter's lock is no time with it.
+#[test]
+fn time_with_the_gil_is_told_from_time_without_it() {
+    if !can_test() {
+        return;
+    }
+    let mut found = Vec::new();
+    for interpreter in EVERY.iter().filter(|interpreter| !interpreter.free_threaded) {
+        let mut target = interpreter.start("shares.py", &["native"]);
+        let parts: Parts = serde_json::from_str(&target.ask()).expect("json");
+        let [all, with] = [&[][..], &["--gil"]].map(|options| {
+            let profile = Profile::of(target.pid, "1ms", 1_000, options);
+            samples(&profile, &parts)
+        });
+        println!("{}: {all:?}, with the GIL {with:?}", interpreter.name());
+        // Without it are long calls of the first two. Some of their time is around these.
+        let part = |part: &str| with[part] / all[part];
+        let sound = ["hashes", "compresses"].iter().all(|name| part(name) < 0.1);
+        if !sound || !(0.5..2.0).contains(&part("copies")) {
+            found.push(format!("{}: {all:?}, with the GIL {with:?}", interpreter.name()));
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
 /// C code that has given up the global lock is shown below the function that called it, too.
 #[test]
 fn native_leaves_are_below_the_functions_that_call_them() {

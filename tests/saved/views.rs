@@ -28,12 +28,12 @@ prop_compose! {
         focus in filter(patterns(&["pay|vat", "^com"])),
         ignore in filter(patterns(&["vfs_read", "f1"])),
         hide in filter(patterns(&["f[0-9]", "Cart"])),
-        (no_kernel, skip_daemon) in any::<(bool, bool)>(),
+        (no_kernel, skip_daemon, gil) in any::<(bool, bool, bool)>(),
         native in prop::sample::select(&NativeFrames::ALL[..]),
         threads in filter(patterns(&["work", "main|GC"])),
         min_percent in filter(vec![0.1 + 0.2, 5.0]),
     ) -> Filters {
-        Filters { interesting, focus, ignore, hide, no_kernel, native, threads, skip_daemon, min_percent }
+        Filters { interesting, focus, ignore, hide, no_kernel, native, threads, skip_daemon, gil, min_percent }
     }
 }
 

@@ -360,11 +360,11 @@ fn filters() -> impl Strategy<Value = Filters> {
     let prefixes = prop::collection::vec("[a-z.:]{1,5}", 1..3);
     let patterns = (filter(pattern()), filter(pattern()), filter(pattern()), filter(pattern()));
     let native = prop::sample::select(NativeFrames::ALL.to_vec());
-    let others = (filter(prefixes), any::<bool>(), any::<bool>(), filter(0.1f64..100.0), native);
+    let others = (filter(prefixes), any::<[bool; 3]>(), filter(0.1f64..100.0), native);
     (patterns, others).prop_map(
         |(
             (focus, ignore, hide, threads),
-            (interesting, no_kernel, skip_daemon, min_percent, native),
+            (interesting, [no_kernel, skip_daemon, gil], min_percent, native),
         )| {
             Filters {
                 interesting,
@@ -375,6 +375,7 @@ fn filters() -> impl Strategy<Value = Filters> {
                 native,
                 threads,
                 skip_daemon,
+                gil,
                 min_percent,
             }
         },

@@ -14,7 +14,7 @@ use crate::exit_code::{ExitCode, Failure};
 use crate::formats;
 use crate::formats::dump::{Dump, DumpThread};
 use crate::model::facts::snapshot::{Snapshot, ThreadNow};
-use crate::model::facts::tables::{Blocker, FrameKind, Location};
+use crate::model::facts::tables::{Blocker, FrameKind, Location, Tables, Tier};
 use crate::model::projection::settings::Settings;
 use crate::model::projection::waits::{Answer, Asked};
 use crate::model::projection::{remove_hidden, role_of, woken_threads};
@@ -170,6 +170,7 @@ fn build_dump(
         .threads
         .iter()
         .filter(|now| !(filters.skip_daemon && tables.kind(now.name) != ThreadKind::Plain))
+        .filter(|now| !filters.gil || has_gil(tables, now))
         .map(|now| {
             let mut frames: Vec<(Location, Role)> = Vec::new();
             for frame in tables.frames_innermost_first(now.stack) {
@@ -233,6 +234,12 @@ fn marker(marker: Marker) -> Location {
 /// Returns whether no frame is missing in the place of this one.
 fn is_whole(frame: &Location) -> bool {
     frame.kind != FrameKind::Marker || *frame.function == *WAITS_FOR_GIL
+}
+
+/// Returns whether a thread holds the lock of its Python interpreter.
+fn has_gil(tables: &Tables, now: &ThreadNow) -> bool {
+    let mut frames = tables.frames_innermost_first(now.stack);
+    frames.any(|frame| tables.named(frame).locations.iter().any(|l| l.tier == Some(Tier::Gil)))
 }
 
 /// Returns whether a wait ends by itself.

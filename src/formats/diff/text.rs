@@ -167,6 +167,9 @@ fn settings(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
             page.field(name, "not shown")?;
         }
     }
+    if filters.gil {
+        page.field("GIL", "only stacks whose thread holds it")?;
+    }
     match filters.native {
         NativeFrames::Auto => Ok(()),
         native => page.field("Native", native.word()),
@@ -203,11 +206,12 @@ fn totals(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         projections.map(|projection| projection.total.cores(projection.elapsed())),
     )?;
     let hidden = projections.map(|projection| {
-        let [threads, daemons, focus, ignore, idle, filtered_idle] =
+        let [threads, daemons, focus, ignore, gil, idle, filtered_idle] =
             projection.hidden.parts().map(|totals| totals.wall_ns as f64 / 1e6);
-        [threads, daemons, focus, ignore, idle + filtered_idle]
+        [threads, daemons, focus, ignore, gil, idle + filtered_idle]
     });
-    for (nth, name) in ["threads", "daemons", "focus", "ignore", "idle"].into_iter().enumerate() {
+    let names = ["threads", "daemons", "focus", "ignore", "gil", "idle"];
+    for (nth, name) in names.into_iter().enumerate() {
         let ms = hidden.map(|parts| parts[nth]);
         if ms.before > 0.0 || ms.after > 0.0 {
             line(&format!("hidden: {name}, ms"), ms)?;

@@ -43,6 +43,7 @@ pub fn write(settings: &Settings) -> Vec<u8> {
         "native": filters.native.word(),
         "threads": regex(&filters.threads),
         "skip_daemon": filters.skip_daemon,
+        "gil": filters.gil,
         // As text, which is parsed back exactly.
         "min_percent": filter_as(&filters.min_percent, |percent| json!(percent.to_string())),
         "level": level.word(),
@@ -108,6 +109,7 @@ pub fn read(block: &[u8]) -> Option<(Settings, Vec<String>)> {
         .take("native", |v| NativeFrames::ALL.into_iter().find(|n| one_of(v, &|w| w == n.word())));
     filters.threads = words.take("threads", |v| filter(v, regex));
     filters.skip_daemon = words.take("skip_daemon", Value::as_bool);
+    filters.gil = words.take("gil", Value::as_bool);
     filters.min_percent = words.take("min_percent", |v| filter(v, percent));
     settings.range = words.take("range", |v| range(v).map(Some)).unwrap_or(settings.range);
     words.wrong.extend(words.words.keys().map(|unknown| clean(unknown, 40).into_owned()).take(5));
@@ -221,6 +223,7 @@ mod tests {
             settings.filters.hide = Filter { value: on("z").value, on: false };
             settings.filters.threads = on("worker");
             (settings.filters.no_kernel, settings.filters.skip_daemon) = (case == 1, case == 2);
+            settings.filters.gil = case == 3;
             settings.filters.native = NativeFrames::ALL[case % 3];
             settings.filters.min_percent = Filter::set([0.1 + 0.2, 100.0, 1e-7, 0.0][case]);
             let (read, wrong) = again(&settings);

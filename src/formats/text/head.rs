@@ -278,6 +278,10 @@ pub fn settings(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
             page.field(name, &format!("/{}/ {effect}", fit(pattern.as_str(), 200)))?;
         }
     }
+    if filters.gil {
+        let effect = format!("{}: shows stacks of threads that hold it", hides(&hidden.gil));
+        page.field("GIL", &effect)?;
+    }
     if filters.no_kernel {
         page.field("No kernel", "takes the kernel's frames out; their time goes to their callers")?;
     }

@@ -472,6 +472,8 @@ impl<'a> Reader<'a> {
             &mut self.hidden.focus
         } else if path.ignore {
             &mut self.hidden.ignore
+        } else if filters.gil && !path.gil {
+            &mut self.hidden.gil
         } else {
             if is_idle && !self.settings.idle {
                 add(&mut self.hidden.idle, state, weights);

@@ -18,7 +18,7 @@ use super::rows::Rows;
 use super::safepoint;
 use super::thread_base::{Base, BaseMark};
 use super::wait_call::{Call, WaitCall};
-use crate::model::facts::tables::{FrameKind, Location, StackId, Tables};
+use crate::model::facts::tables::{FrameKind, Location, StackId, Tables, Tier};
 use crate::model::projection::settings::{Grouping, Settings};
 use crate::model::vocabulary::frame::{Marker, ThreadKind};
 use crate::model::vocabulary::role::{Origin, Role};
@@ -40,6 +40,8 @@ pub(super) struct Verdict {
     pub native: Hidden,
     /// Whose code it is, with the user's corrections.
     pub role: Role,
+    /// Its thread holds the lock of its interpreter.
+    gil: bool,
     pub enters_kernel: Option<KernelEntry>,
     base: BaseMark,
     call: Call,
@@ -89,6 +91,8 @@ pub(super) enum Gap {
 pub(super) struct Path {
     pub focus: bool,
     pub ignore: bool,
+    /// Its thread holds the lock of its interpreter.
+    pub gil: bool,
     /// Some of its frames are the user's.
     pub has_app: bool,
     wait: Wait,
@@ -207,6 +211,7 @@ impl Verdicts {
                 let verdict = &self.locations[*location as usize];
                 path.focus |= verdict.focus;
                 path.ignore |= verdict.ignore;
+                path.gil |= verdict.gil;
                 path.has_app |= verdict.role == Role::App;
                 path.wait = path.wait.below(verdict.idle);
                 path.base = path.base.below(verdict.base);
@@ -261,7 +266,8 @@ impl Verdicts {
             _ => NO_LIBRARY,
         };
         let native = Hidden::of(location, role, settings.filters.native);
-        Verdict { interesting, role, native, base, call, library, ..by_function }
+        let gil = location.tier == Some(Tier::Gil);
+        Verdict { interesting, role, native, base, call, library, gil, ..by_function }
     }
 
     pub(super) fn of_location(&self, id: u32) -> Verdict {
@@ -296,6 +302,7 @@ fn judge_function(settings: &Settings, location: &Location, mark: Mark) -> Verdi
         anonymous: location.is_unnamed_kernel(),
         native: Hidden::default(),
         role: Role::default(),
+        gil: false,
         enters_kernel: KernelEntry::of(location),
         base: BaseMark::default(),
         call: Call::default(),

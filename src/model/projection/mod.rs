@@ -208,30 +208,32 @@ pub struct Hidden {
     pub idle_threads: u32,
     /// Hidden by a filter, and idle anyway: without the filter it would be hidden, too.
     pub filtered_idle: Totals,
-    /// Other time hidden by threads, daemons, focus, ignore. Each stack counts for the first that
-    /// hides it, in the order threads, daemons, focus, ignore, idle.
+    /// Other time hidden by threads, daemons, focus, ignore, gil. Each stack counts for the first
+    /// that hides it, in the order threads, daemons, focus, ignore, gil, idle.
     pub threads: Totals,
     pub daemons: Totals,
     pub focus: Totals,
     pub ignore: Totals,
+    pub gil: Totals,
 }
 
 impl Hidden {
     fn settle_off(&mut self) {
-        let Hidden { idle, idle_threads: _, filtered_idle, threads, daemons, focus, ignore } = self;
-        let parts = [idle, filtered_idle, threads, daemons, focus, ignore];
+        let Hidden { idle, idle_threads: _, filtered_idle, threads, daemons, .. } = self;
+        let Hidden { focus, ignore, gil, .. } = self;
+        let parts = [idle, filtered_idle, threads, daemons, focus, ignore, gil];
         parts.into_iter().for_each(Totals::settle_off);
     }
 
     /// Returns all hidden parts.
-    pub fn parts(&self) -> [&Totals; 6] {
-        let [threads, daemons, focus, ignore] = self.by_filters();
-        [threads, daemons, focus, ignore, &self.idle, &self.filtered_idle]
+    pub fn parts(&self) -> [&Totals; 7] {
+        let [threads, daemons, focus, ignore, gil] = self.by_filters();
+        [threads, daemons, focus, ignore, gil, &self.idle, &self.filtered_idle]
     }
 
     /// Returns what filters hide that would be shown without them, in the order of precedence.
-    pub fn by_filters(&self) -> [&Totals; 4] {
-        [&self.threads, &self.daemons, &self.focus, &self.ignore]
+    pub fn by_filters(&self) -> [&Totals; 5] {
+        [&self.threads, &self.daemons, &self.focus, &self.ignore, &self.gil]
     }
 }
 

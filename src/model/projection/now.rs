@@ -74,6 +74,7 @@ impl GroupNow {
             if (filters.skip_daemon && kind != ThreadKind::Plain)
                 || (filters.focus.active().is_some() && !path.focus)
                 || path.ignore
+                || (filters.gil && !path.gil)
             {
                 continue;
             }

@@ -215,6 +215,8 @@ pub struct Filters {
     pub threads: Filter<regex::Regex>,
     /// Hide threads that do not keep their program running: daemon threads, and a runtime's own.
     pub skip_daemon: bool,
+    /// Show only stacks whose thread holds the lock of its Python interpreter (GIL).
+    pub gil: bool,
     /// Minimum share of a drawn row, percent of the shown total.
     pub min_percent: Filter<f64>,
 }

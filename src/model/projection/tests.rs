@@ -185,7 +185,7 @@ fn of_kind(name: &str) -> (&str, ThreadKind) {
 }
 
 /// Parses `name:line` in module `app`, file `app.rs`. An inlined one has the tier inlined; `*name`
-/// is HotSpot's code, `@shop.name` a Python function.
+/// is HotSpot's code, `@shop.name` a Python function, `@=shop.name` one that has the GIL.
 fn location(text: &str, inlined: bool) -> Location {
     let (function, line) =
         match text.rsplit_once(':').and_then(|(f, line)| Some((f, line.parse().ok()?))) {
@@ -197,9 +197,11 @@ fn location(text: &str, inlined: bool) -> Location {
         return Location { module: "[jvm]".into(), ..Location::named(stub, FrameKind::Jit) };
     }
     if let Some(name) = function.strip_prefix('@') {
+        let (name, tier) =
+            name.strip_prefix('=').map_or((name, None), |name| (name, Some(Tier::Gil)));
         let module = name.rsplit_once('.').map_or("", |(module, _)| module).into();
         let file = line.map(|_| "/src/app.py".into());
-        return Location { module, file, line, ..Location::named(name, FrameKind::Python) };
+        return Location { module, file, line, tier, ..Location::named(name, FrameKind::Python) };
     }
     Location {
         function: function.into(),

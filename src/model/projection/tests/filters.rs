@@ -124,10 +124,35 @@ fn a_filter_that_is_off_does_nothing() {
         no_kernel: false,
         native: NativeFrames::Auto,
         skip_daemon: false,
+        gil: false,
         threads: Filter { value: Some(Regex::new("x").unwrap()), on: false },
         min_percent: Filter::default(),
     });
     assert_eq!(world.shows(&settings), plain);
+}
+
+#[test]
+fn only_time_with_the_gil_is_shown() {
+    let mut world = World::new();
+    world.fact("work-1", "start;@web.cart:8;@=web.pay:9;memmove", State::Run, 1);
+    world.fact("work-1", "start;@web.cart:8;@=web.pay:9;usleep", State::Sleep, 2);
+    world.fact("work-1", "start;@web.cart:8;@web.pay:9;inflate", State::Run, 4);
+    world.fact("work-2", "start;@=web.cart:8;loop", State::Poll, 8);
+    world.fact("work-2", "start;hash", State::Run, 16);
+    let settings = with(Filters { gil: true, ..Filters::default() });
+    let projection = world.project(&settings);
+    assert_eq!((projection.total.wall_ns, projection.hidden.gil.wall_ns), (3, 20));
+    assert_eq!(projection.hidden.idle.wall_ns, 8);
+    assert_eq!(
+        world.shows(&settings),
+        "work- 3 0\n  start 3 0\n    web.cart:8 3 0\n      web.pay:9 3 0\n        usleep 2 2\n        memmove 1 1\n"
+    );
+    // The same function with and without it is one row.
+    let all = world.shows(&with(Filters::default()));
+    assert!(all.contains("      web.pay:9 7 0\n"), "{all}");
+    let ignored = with(Filters { gil: true, ignore: pattern("hash"), ..Filters::default() });
+    let projection = world.project(&ignored);
+    assert_eq!((projection.hidden.gil.wall_ns, projection.hidden.ignore.wall_ns), (4, 16));
 }
 
 #[test]

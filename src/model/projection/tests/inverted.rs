@@ -52,8 +52,9 @@ fn stacks(projection: &Projection, inverted: bool) -> BTreeMap<Way, Totals> {
             if inverted {
                 path.reverse();
             }
-            // The longest wait of a caller with entries is not known.
-            let own = Totals { longest_ns: 0, longest_from: 0, ..own };
+            // The longest wait of a caller with entries is not known. Time off CPU is settled by
+            // row, so the difference of two rows is none.
+            let own = Totals { longest_ns: 0, longest_from: 0, off_ns: 0, ..own };
             stacks.entry((group, path)).or_insert_with(Totals::default).add(&own);
         }
     });

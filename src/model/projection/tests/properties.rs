@@ -37,6 +37,7 @@ const FRAMES: &[&str] = &[
     "vmlinux!asm_common_interrupt",
     "@web.cart:8",
     "@web.pay:9",
+    "@=web.pay:9",
     GLUE,
     INTERPRETER,
 ];
@@ -185,11 +186,11 @@ fn filters() -> impl Strategy<Value = Filters> {
         filter(patterns(&["pay|hook", "wrap"])),
         filter(patterns(&["wrap|copy", "^start$|^main$", ""])),
         filter(patterns(&["^work-$", "^work-1$|main", "^GC $|3", "JVM"])),
-        any::<(bool, bool)>(),
+        any::<(bool, bool, bool)>(),
         prop::sample::select(&NativeFrames::ALL[..]),
     )
         .prop_map(
-            |(interesting, focus, ignore, hide, threads, (no_kernel, skip_daemon), native)| {
+            |(interesting, focus, ignore, hide, threads, (no_kernel, skip_daemon, gil), native)| {
                 let min_percent = Filter::default();
                 Filters {
                     interesting,
@@ -200,6 +201,7 @@ fn filters() -> impl Strategy<Value = Filters> {
                     native,
                     threads,
                     skip_daemon,
+                    gil,
                     min_percent,
                 }
             },

@@ -69,7 +69,7 @@ pub(super) fn rows(projection: &Projection, settings: &Settings) -> Rows {
 pub(super) struct Oracle {
     pub shown: Totals,
     /// threads, daemons, focus, ignore, idle
-    pub hidden: [Totals; 6],
+    pub hidden: [Totals; 7],
     pub rows: BTreeMap<(String, Vec<String>), OracleRow>,
     pub methods: BTreeMap<String, OracleRow>,
     pub groups: BTreeMap<String, (Totals, Totals, BTreeSet<u32>)>,
@@ -122,7 +122,7 @@ pub(super) fn matches(filter: &Filter<Regex>, frames: &[Location]) -> Option<boo
 impl Oracle {
     pub(super) fn new(facts: &[FactSpec], settings: &Settings) -> Oracle {
         let mut oracle = Oracle::account(facts, settings, settings.idle);
-        if oracle.shown.is_empty() && !oracle.hidden[4].is_empty() {
+        if oracle.shown.is_empty() && !oracle.hidden[5].is_empty() {
             oracle = Oracle::account(facts, settings, true);
         }
         oracle
@@ -131,7 +131,7 @@ impl Oracle {
     pub(super) fn account(facts: &[FactSpec], settings: &Settings, show_idle: bool) -> Oracle {
         let mut oracle = Oracle {
             shown: Totals::default(),
-            hidden: [Totals::default(); 6],
+            hidden: [Totals::default(); 7],
             rows: BTreeMap::new(),
             methods: BTreeMap::new(),
             groups: BTreeMap::new(),
@@ -193,14 +193,16 @@ impl Oracle {
             Some(2)
         } else if matches(&filters.ignore, frames) == Some(true) {
             Some(3)
-        } else if !show_idle && is_idle(fact, frames, settings) {
+        } else if filters.gil && !frames.iter().any(|l| l.tier == Some(Tier::Gil)) {
             Some(4)
+        } else if !show_idle && is_idle(fact, frames, settings) {
+            Some(5)
         } else {
             None
         };
         // A filter hides nothing that would be hidden without it.
         let reason = match reason {
-            Some(0..4) if !settings.idle && is_idle(fact, frames, settings) => Some(5),
+            Some(0..5) if !settings.idle && is_idle(fact, frames, settings) => Some(6),
             reason => reason,
         };
         if let Some(reason) = reason {
