@@ -9,6 +9,7 @@ use crate::app::short_names;
 use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::projection::settings::RollUp;
 use crate::model::projection::{Label, WaitedFor};
+use crate::model::vocabulary::frame::WAITS_FOR_GIL;
 
 /// Suffix of kernel functions' names.
 const OF_KERNEL: &str = " [k]";
@@ -46,7 +47,13 @@ pub fn put(
         (Some(line), false) if instead.is_none() => format!(" :{line}"),
         _ => String::new(),
     };
+    let is_lock = *label.name.function == *WAITS_FOR_GIL;
     let inner_as = |name: Name, cells: usize| match (inside, label.inner) {
+        // The row's name says what is waited for.
+        (Some(lock), _) if is_lock => {
+            let held = lock.held_by().filter(|held| width(held) + width(to) < cells);
+            held.map_or_else(String::new, |held| format!(" {to}{held}"))
+        }
         (Some(lock), _) => {
             format!(" {to}{}", lock_in(lock, cells.saturating_sub(width(to) + 1)))
         }
@@ -172,6 +179,7 @@ mod tests {
     use crate::app::AppConfig;
     use crate::config::Screen;
     use crate::model::projection::{Lock, MainHolder, WaitedFor};
+    use crate::model::vocabulary::blocker::BlockerKind;
     use ratatui::buffer::Buffer;
     use ratatui::layout::Rect;
 
@@ -189,12 +197,16 @@ mod tests {
         let name = Location { line: Some(name.1), ..Location::named(name.0, FrameKind::Java) };
         let inner = Location::named(inner, FrameKind::Java);
         let label = Label { outer: Vec::new(), name: &name, inner: Some(&inner), lock, is_entry };
+        drawn_label(&label, cells)
+    }
+
+    fn drawn_label(label: &Label<'_>, cells: u16) -> String {
         let app = AppState::new(AppConfig::default());
         let theme = Theme::new(&Screen::default());
         let area = Rect::new(0, 0, cells, 1);
         let mut buffer = Buffer::empty(area);
         let mut pen = Pen::new(&mut buffer, area, 0);
-        put(&mut pen, &label, usize::from(cells), false, &app, &theme);
+        put(&mut pen, label, usize::from(cells), false, &app, &theme);
         let symbols = buffer.content().iter().map(|cell| cell.symbol());
         symbols.collect::<String>().trim_end().to_owned()
     }
@@ -234,6 +246,17 @@ mod tests {
         let lock = WaitedFor { held: MainHolder::Thread("http-nio-8080".into()), ..lock.clone() };
         let shown = |cells| drawn_with(name, "monitor enter", Some(lock.clone()), true, cells);
         assert_eq!(shown(40), "› monitor of OrderBook, held by http-ni…");
+        let held = MainHolder::InTurn(3);
+        let gil = Lock { kind: BlockerKind::Gil, ..Lock::monitor_of_orders() };
+        let gil = WaitedFor { lock: &gil, held };
+        let shown = |cells| {
+            let name = Location::named(WAITS_FOR_GIL, FrameKind::Marker);
+            let label = Label { lock: Some(gil.clone()), ..Label::of_function(&name) };
+            drawn_label(&label, cells)
+        };
+        let whole = "[waiting for the GIL] › held by 3 threads in turn";
+        assert_eq!(shown(49), whole);
+        assert_eq!(shown(48), "[waiting for the GIL]");
         assert_eq!(shown(39), "› monitor of OrderBook");
     }
 }
