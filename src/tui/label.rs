@@ -249,14 +249,14 @@ mod tests {
         let held = MainHolder::InTurn(3);
         let gil = Lock { kind: BlockerKind::Gil, ..Lock::monitor_of_orders() };
         let gil = WaitedFor { lock: &gil, held };
-        let shown = |cells| {
+        let of_gil = |cells| {
             let name = Location::named(WAITS_FOR_GIL, FrameKind::Marker);
             let label = Label { lock: Some(gil.clone()), ..Label::of_function(&name) };
             drawn_label(&label, cells)
         };
         let whole = "[waiting for the GIL] › held by 3 threads in turn";
-        assert_eq!(shown(49), whole);
-        assert_eq!(shown(48), "[waiting for the GIL]");
+        assert_eq!(of_gil(49), whole);
+        assert_eq!(of_gil(48), "[waiting for the GIL]");
         assert_eq!(shown(39), "› monitor of OrderBook");
     }
 }
