@@ -163,18 +163,32 @@ enum Fit {
     NativeEnds,
     /// One to one from the innermost on, as far as the interpreter's frames go.
     InterpreterEnds,
+    /// One to one up to where a library has exchanged the stack: behind this number of native ones,
+    /// which are so many in all. Further out is the stack of another coroutine.
+    Exchanged { behind: usize, native: usize },
     /// They do not fit.
     Apart,
 }
 
-fn fit(native: usize, native_ends: bool, evaluations: &Evaluations) -> Fit {
+/// `exchanged`: how many native ones are further in than the library that exchanges stacks.
+fn fit(
+    native: usize,
+    native_ends: bool,
+    evaluations: &Evaluations,
+    exchanged: impl FnOnce() -> Option<usize>,
+) -> Fit {
     let own = evaluations.count();
     match native {
         _ if evaluations.end.is_some() && native >= own => Fit::InterpreterEnds,
         _ if native_ends && native <= own => Fit::NativeEnds,
         _ if native == own => Fit::Pairs(0),
-        _ if native == own + 1 && !native_ends => Fit::Pairs(1),
-        _ => Fit::Apart,
+        _ if native < own => Fit::Apart,
+        _ => match exchanged() {
+            Some(native) if native == own => Fit::Exchanged { behind: 0, native },
+            Some(native) if native == own + 1 => Fit::Exchanged { behind: 1, native },
+            None if native == own + 1 && !native_ends => Fit::Pairs(1),
+            _ => Fit::Apart,
+        },
     }
 }
 
@@ -184,15 +198,26 @@ fn fit(native: usize, native_ends: bool, evaluations: &Evaluations) -> Fit {
 /// frames stand in one piece, behind the native code that its innermost function has called, and a
 /// marker says so. [`Evaluations::waits`] replaces the native frames in front of the innermost
 /// evaluation.
+///
+/// Libraries of coroutines (greenlet) exchange parts of the native stack. The part of the one that
+/// runs ends in functions of the library, which has started it there; `exchanges`: whether a frame
+/// is one of these. The interpreter's frames end there too. Further out is what another coroutine
+/// has left, of which nothing is shown but how the thread began.
 pub fn place(
     native: &[usize],
     evaluations: Evaluations,
     walk: Walk,
     first: usize,
+    exchanges: impl Fn(RawFrame) -> bool,
     out: &mut Vec<RawFrame>,
 ) -> Walk {
-    let fit = fit(native.len(), walk.end.is_some(), &evaluations);
     let stack = out.split_off(first);
+    let exchange = || {
+        let innermost = *native.first()?;
+        (innermost + 1..stack.len()).find(|at| exchanges(stack[*at]))
+    };
+    let exchanged = || exchange().map(|at| native.partition_point(|of| *of < at));
+    let fit = fit(native.len(), walk.end.is_some(), &evaluations, exchanged);
     let mut from = 0;
     if let (Some(waits), Some(innermost)) = (evaluations.waits, native.first()) {
         out.push(waits);
@@ -208,6 +233,25 @@ pub fn place(
                 from = at + 1;
             }
             out.extend_from_slice(&stack[from..]);
+            walk
+        }
+        Fit::Exchanged { behind, native: count } => {
+            for (number, at) in native[..count].iter().enumerate() {
+                out.extend_from_slice(&stack[from..*at]);
+                if let Some(number) = number.checked_sub(behind) {
+                    out.extend_from_slice(evaluations.of(number));
+                }
+                from = at + 1;
+            }
+            let library = exchange().unwrap_or(from);
+            let of_library = stack[library..].iter().take_while(|frame| exchanges(**frame)).count();
+            out.extend_from_slice(&stack[from..library + of_library]);
+            if walk.end.is_some() {
+                // All of the coroutine that runs is known.
+                return Walk { end: None, recovered: true };
+            }
+            let outermost = native.last().map_or(stack.len(), |at| at + 1);
+            out.extend_from_slice(&stack[outermost..]);
             walk
         }
         Fit::InterpreterEnds => {

@@ -150,6 +150,12 @@ pub trait Generated: Send {
         false
     }
 
+    /// Whether a library, by its file's name, exchanges parts of the native stacks of threads that
+    /// execute an interpreter's frames: one of coroutines that have such stacks.
+    fn exchanges_stacks(&self, _library: &str) -> bool {
+        false
+    }
+
     /// Returns the interpreter's frames of the thread whose stack is walked. `taken`: what the
     /// kernel took of a running thread; `None`: the thread is blocked, and they are read now. So
     /// the check that the thread has not run meanwhile belongs after it. `None` for a thread that

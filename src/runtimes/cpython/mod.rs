@@ -253,6 +253,11 @@ impl<M: ReadMemory + Send> Generated for Cpython<M> {
         self.evaluation.iter().any(|range| range.contains(&pc))
     }
 
+    /// That of greenlet, which gevent and eventlet use: `_greenlet.cpython-312-x86_64-linux-gnu.so`.
+    fn exchanges_stacks(&self, library: &str) -> bool {
+        library.trim_start_matches('_').starts_with("greenlet.")
+    }
+
     fn interpreted(&mut self, owner: StackOwner, taken: Option<&Taken>) -> Option<Evaluations> {
         match taken {
             // Of a thread without Python nothing is missing.

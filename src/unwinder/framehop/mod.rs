@@ -484,7 +484,13 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
         };
         let Some(evaluations) = runtime.interpreted(self.owner, taken) else { return walk };
         self.has_read_frames = taken.is_none();
-        interpreted::place(&self.evaluations, evaluations, walk, first, out)
+        let (code, runtime) = (&self.code, &*runtime);
+        let exchanges = |frame: RawFrame| {
+            let file = code.file_of(frame);
+            let name = file.as_deref().and_then(|file| file.path.file_name()?.to_str());
+            name.is_some_and(|library| runtime.exchanges_stacks(library))
+        };
+        interpreted::place(&self.evaluations, evaluations, walk, first, exchanges, out)
     }
 
     fn walk_once(

@@ -31,7 +31,7 @@ fn evaluations(sizes: &[usize], end: Option<Marker>) -> Evaluations {
 }
 
 /// Places evaluations in a native stack of `native` letters; `e` evaluates. Returns letters, too:
-/// `0` to `9` are the interpreter's frames, `!` is a marker.
+/// `0` to `9` are the interpreter's frames, `!` is a marker. Frames `x` exchange stacks.
 fn placed(native: &str, evaluations: Evaluations, walk: Walk) -> (String, Walk) {
     let before = kernel(7);
     let mut out = vec![before];
@@ -45,7 +45,8 @@ fn placed(native: &str, evaluations: Evaluations, walk: Walk) -> (String, Walk) 
             letter => kernel(u64::from(u32::from(letter))),
         });
     }
-    let walk = place(&at, evaluations, walk, 1, &mut out);
+    let exchanges = |frame: RawFrame| frame == kernel(u64::from(u32::from('x')));
+    let walk = place(&at, evaluations, walk, 1, exchanges, &mut out);
     assert_eq!(out.remove(0), before, "what was there before stays");
     let letter = |frame: &RawFrame| match frame.decode() {
         FrameCode::Runtime { id } => char::from_digit(id as u32 % 10, 10).unwrap_or('?'),
@@ -71,6 +72,32 @@ fn one_that_has_no_frame_yet_is_the_innermost() {
     // Where the native stack is cut, the evaluation may be missing at either end.
     let (stack, walk) = placed("eaebe!", evaluations(&[1, 1], None), ends(Marker::BadUnwind));
     assert_eq!((stack.as_str(), walk.end), ("01~!", Some(Marker::BadUnwind)));
+}
+
+#[test]
+fn the_stack_of_a_coroutine_ends_in_the_library_that_started_it() {
+    let placed = |native: &str, sizes: &[usize]| placed(native, evaluations(sizes, None), WHOLE).0;
+    // `e` further out is of who started it.
+    assert_eq!(placed("aebexxcedxef", &[2, 1]), "a01b2xxf");
+    assert_eq!(placed("aexxcef", &[3]), "a012xxf", "and not one evaluation that has just begun");
+    assert_eq!(placed("eaexxcef", &[1]), "a0xxf", "one has just begun");
+    assert_eq!(placed("xxaexef", &[1]), "xxa0xf", "it is about to exchange the stack");
+    // Where the interpreter goes on with who started it, all are in their places.
+    assert_eq!(placed("aexbec", &[1, 1]), "a0xb1c");
+    // Numbers that do not fit.
+    assert_eq!(placed("aebecexf", &[1]), "a0~xf");
+    assert_eq!(placed("aexbecedf", &[1, 1]), "a01~df");
+}
+
+#[test]
+fn a_coroutine_is_whole_where_the_stack_is_cut_further_out() {
+    let placed = |native: &str, sizes: &[usize]| {
+        placed(native, evaluations(sizes, None), ends(Marker::Truncated))
+    };
+    let recovered = Walk { end: None, recovered: true };
+    assert_eq!(placed("aebexxce!", &[2, 1]), ("a01b2xx".into(), recovered));
+    // It is cut further in.
+    assert_eq!(placed("aeb!", &[2, 1]).0, "a01b.2");
 }
 
 #[test]

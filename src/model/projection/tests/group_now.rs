@@ -98,6 +98,22 @@ fn threads_that_filters_hide_are_not_counted() {
 }
 
 #[test]
+fn threads_without_the_gil_are_hidden_by_its_filter() {
+    let mut world = World::new();
+    world.fact("work-1", "start;@=web.pay", State::Run, 5);
+    world.fact("work-2", "start;@web.pay;inflate", State::Run, 5);
+    let mut snapshot = world.snapshot();
+    snapshot.threads = world.facts.iter().map(|(key, _)| now(key)).collect();
+    let shown = |gil| {
+        let mut settings = chains();
+        settings.filters.gil = gil;
+        counts(&world.project_with(&mut Projector::default(), &snapshot, &settings))
+    };
+    assert_eq!(shown(false), ["work- 2 run, 0 idle"]);
+    assert_eq!(shown(true), ["work- 1 run, 0 idle"]);
+}
+
+#[test]
 fn parts_of_a_group_are_counted_together() {
     let mut world = World::new();
     world.fact("~GC #1", RUNS, State::Run, 5);

@@ -1,8 +1,12 @@
 //! Which code is mapped where, and since when: reads mappings, applies reports, drops stale
 //! entries.
 
+use std::sync::Arc;
+
 use super::*;
 use crate::clock::monotonic;
+use crate::model::vocabulary::frame::{FrameCode, RawFrame};
+use crate::process::mapped_files::MappedFile;
 
 impl Code {
     /// Drops everything; the mappings are read again before the next walk.
@@ -166,6 +170,14 @@ impl Code {
             self.of_this_walk = true;
         } else {
             self.read_maps(Instant::now());
+        }
+    }
+
+    /// Returns the file whose code a frame is.
+    pub fn file_of(&self, frame: RawFrame) -> Option<Arc<MappedFile>> {
+        match frame.decode() {
+            FrameCode::Code { file, .. } => self.files.get(file),
+            _ => None,
         }
     }
 
