@@ -163,8 +163,9 @@ enum Fit {
     NativeEnds,
     /// One to one from the innermost on, as far as the interpreter's frames go.
     InterpreterEnds,
-    /// One to one up to where a library has exchanged the stack: behind this number of native ones,
-    /// which are so many in all. Further out is the stack of another coroutine.
+    /// One to one up to where a library has exchanged the stack: `native` is the number of native
+    /// ones further in, `behind` as in [`Fit::Pairs`]. Further out is the stack of another
+    /// coroutine.
     Exchanged { behind: usize, native: usize },
     /// They do not fit.
     Apart,

@@ -253,7 +253,8 @@ impl<M: ReadMemory + Send> Generated for Cpython<M> {
         self.evaluation.iter().any(|range| range.contains(&pc))
     }
 
-    /// That of greenlet, which gevent and eventlet use: `_greenlet.cpython-312-x86_64-linux-gnu.so`.
+    /// That of greenlet, which gevent and eventlet use:
+    /// `_greenlet.cpython-312-x86_64-linux-gnu.so`.
     fn exchanges_stacks(&self, library: &str) -> bool {
         library.trim_start_matches('_').starts_with("greenlet.")
     }
