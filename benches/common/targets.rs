@@ -115,12 +115,14 @@ fn read_ops(ops: &mut Running) -> Reading {
     Reading { operations, cpu, operations_of_all: operations, cpu_of_all: cpu, wall }
 }
 
+pub fn is_in_path(tool: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(tool).is_file())
+}
+
 /// Returns whether all tools are in the PATH; prints which one is not.
 pub fn has_tools(what: &str, tools: &[&str]) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_there =
-        |tool: &&str| std::env::split_paths(&path).any(|folder| folder.join(tool).is_file());
-    let missing = tools.iter().find(|tool| !is_there(tool));
+    let missing = tools.iter().find(|tool| !is_in_path(tool));
     if let Some(tool) = missing {
         eprintln!("SKIPPED: {what} is not measured, because {tool} is not in the PATH");
     }

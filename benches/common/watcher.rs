@@ -29,6 +29,20 @@ impl Recording {
         Recording(child)
     }
 
+    /// Starts py-spy at 100 Hz.
+    pub fn spy(program: &str, option: &str, pid: u32, scratch: &Path) -> Recording {
+        let child = Command::new(program)
+            .args(["record", "-r", "100", "-d", "300", "-f", "raw", option, "-p"])
+            .arg(pid.to_string())
+            .arg("-o")
+            .arg(scratch.join("out.spy"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{program}: {error}"));
+        Recording(child)
+    }
+
     pub fn pid(&self) -> u32 {
         self.0.id()
     }

@@ -22,6 +22,8 @@
 //! | `live` | the live view on a terminal of 120x40, for a minute from its first rows on |
 //! | `ticks` | ticks in 20 s, with the default bound of 3 % and without; own CPU in the second half |
 //! | `calls` | system calls of the sampler, by strace |
+//!
+//! On Python programs, py-spy has its turns too if it is in the PATH. `python:deep` is one of them.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -36,7 +38,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use common::arguments::{Arguments, Program};
 use common::figures::median;
-use common::targets::{Scratch, Target, has_tools};
+use common::targets::{Scratch, Target, has_tools, is_in_path};
 use common::terminal::LiveView;
 use common::watcher::{BACKENDS, Recording, Usage, print_threads};
 
@@ -48,7 +50,7 @@ const MODES: [&str; 4] = ["threads", "live", "ticks", "calls"];
 /// Rows and columns of the live view.
 const TERMINAL: (u16, u16) = (40, 120);
 
-const TARGETS: [(&str, &str, &str); 12] = [
+const TARGETS: [(&str, &str, &str); 14] = [
     ("idle", "10", "10 threads, all wait"),
     ("idle", "500", "500 threads, all wait"),
     ("idle", "2000", "2,000 threads, all wait"),
@@ -62,7 +64,11 @@ const TARGETS: [(&str, &str, &str); 12] = [
     ("stir", "5000", "5,000 threads, five wake-ups a second each, 1 busy"),
     ("java", "200 8", "Java, 200 threads, 8 of them busy"),
     ("redis", "", "redis-server on busy cores"),
+    ("python", "tight 20", "Python, 20 threads that wait, 1 busy"),
+    ("python", "deep 98", "Python, 100 threads of 400 frames, 2 of them busy"),
 ];
+/// Programs that watch Python too, and an option of each.
+const SPIES: [&str; 2] = ["py-spy --full-filenames", "py-spy --nonblocking"];
 /// Targets that run if none is named.
 const COMMON: usize = 9;
 
@@ -110,7 +116,9 @@ fn main() {
             _ => {
                 let is_live = mode == Some("live");
                 let rounds = rounds.unwrap_or(if is_live { 1 } else { ROUNDS });
-                let watchers: Vec<(&str, &Program)> = each().collect();
+                let spies = SPIES.iter().filter(|_| kind == "python" && is_in_path("py-spy"));
+                let watchers: Vec<(&str, &Program)> =
+                    each().chain(spies.map(|spy| (*spy, &programs[0]))).collect();
                 let mut turns: Vec<Vec<Usage>> = watchers.iter().map(|_| Vec::new()).collect();
                 for _ in 0..rounds {
                     for ((backend, program), turns) in watchers.iter().zip(&mut turns) {
@@ -135,7 +143,12 @@ fn is_named((kind, threads, _): &(&str, &str, &str), word: &str) -> bool {
 /// Measures a recording of the target, once attached.
 fn recording(pid: u32, backend: &str, program: &Program, scratch: &Path) -> Usage {
     let options = ["-i", "10ms", "--capture", backend];
-    let recording = Recording::start(program, pid, &options, &scratch.join("out.folded"));
+    let recording = match backend.split_once(' ') {
+        Some((spy, option)) if SPIES.contains(&backend) => {
+            Recording::spy(spy, option, pid, scratch)
+        }
+        _ => Recording::start(program, pid, &options, &scratch.join("out.folded")),
+    };
     std::thread::sleep(ATTACHED);
     Usage::of(recording.pid(), TURN)
 }

@@ -1,7 +1,8 @@
 """Python code that counts what it does: a thread of tiny functions, and threads that wait.
 
 For each line on standard input it prints operations, its CPU time and the clock, ns. Arguments:
-tight (functions of 50 ns) or real (json, re, sort, generators), and the number of threads that wait.
+tight (functions of 50 ns), real (json, re, sort, generators) or deep (tight in two threads, below
+400 frames), and the number of threads that wait.
 """
 
 import json
@@ -48,11 +49,18 @@ def waits(depth):
         threading.Event().wait()
 
 
+def deep(depth=400):
+    deep(depth - 1) if depth else tight()
+
+
 def main():
     kind, waiting = sys.argv[1], int(sys.argv[2])
+    depth = 400 if kind == "deep" else 30
     for _ in range(waiting):
-        threading.Thread(target=waits, args=(30,), daemon=True).start()
-    threading.Thread(target={"tight": tight, "real": real}[kind], daemon=True).start()
+        threading.Thread(target=waits, args=(depth,), daemon=True).start()
+    for _ in range(2 if kind == "deep" else 1):
+        work = {"tight": tight, "real": real, "deep": deep}[kind]
+        threading.Thread(target=work, daemon=True).start()
     print("ready", flush=True)
     for _ in sys.stdin:
         print(DONE[0], time.process_time_ns(), time.monotonic_ns(), flush=True)
