@@ -91,6 +91,7 @@ fn locks_that_keep_no_owner_are_listed_and_joins_are_not() {
         state: State::Lock,
         waited_ns: 48 * fixture::MS * 1000,
         locked_ns: 0,
+        blocks_event_loop: false,
         longest_ns: 1500 * fixture::MS,
         longest_from: fixture::START,
         threads: 12,

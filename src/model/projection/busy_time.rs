@@ -43,6 +43,8 @@ pub(super) struct Sum {
     pub by_state_ns: [u64; State::COUNT],
     /// The part for which the lock and its holder are known.
     pub locked_ns: u64,
+    /// The part in callbacks of event loops.
+    pub in_event_loop_ns: u64,
     pub longest_ns: u64,
     pub longest_from: Ns,
     /// The group of all its facts; `None`: several.
@@ -96,6 +98,7 @@ impl BusyTime {
                 waited_ns: 0,
                 by_state_ns: [0; State::COUNT],
                 locked_ns: 0,
+                in_event_loop_ns: 0,
                 longest_ns: 0,
                 longest_from: 0,
                 group: Some(group),
@@ -106,6 +109,7 @@ impl BusyTime {
         sum.waited_ns += ns;
         sum.by_state_ns[state as usize] += ns;
         sum.locked_ns += if is_locked { ns } else { 0 };
+        sum.in_event_loop_ns += if path.in_event_loop { ns } else { 0 };
         let (longest, from) = (weights.longest_ns, weights.longest_from);
         if longest > sum.longest_ns || (longest == sum.longest_ns && from < sum.longest_from) {
             (sum.longest_ns, sum.longest_from) = (longest, from);

@@ -44,6 +44,8 @@ pub struct CommonWait {
     pub waited_ns: u64,
     /// The part of it for which the lock and its holder are known, ns.
     pub locked_ns: u64,
+    /// Most of that time was in callbacks of event loops, which serve nothing else meanwhile.
+    pub blocks_event_loop: bool,
     /// The longest unbroken wait, ns.
     pub longest_ns: u64,
     /// Its start.
@@ -234,6 +236,7 @@ impl Busy {
                     .find(|lock| waiters.kernel_ns[*lock as usize] * 2 >= sum.waited_ns),
                 waited_ns: sum.waited_ns,
                 locked_ns: sum.locked_ns,
+                blocks_event_loop: sum.in_event_loop_ns * 2 > sum.waited_ns,
                 longest_ns: sum.longest_ns,
                 longest_from: sum.longest_from,
                 threads: waiters.count,

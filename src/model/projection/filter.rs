@@ -13,6 +13,7 @@ use super::kernel_entry::KernelEntry;
 use super::libraries::{NO_LIBRARY, is_standard, library};
 use super::monitor;
 use super::native::Hidden;
+use super::python::runs_callback;
 use super::roles::role;
 use super::rows::Rows;
 use super::safepoint;
@@ -43,6 +44,8 @@ pub(super) struct Verdict {
     /// Its thread holds the lock of its interpreter.
     gil: bool,
     pub enters_kernel: Option<KernelEntry>,
+    /// Runs a callback of an event loop.
+    runs_callback: bool,
     base: BaseMark,
     call: Call,
     /// The number of its library; [`NO_LIBRARY`] for the user's, runtimes' and standard functions.
@@ -106,6 +109,8 @@ pub(super) struct Path {
     pub is_for_exception: bool,
     /// In a page fault.
     pub faults: bool,
+    /// In a callback of an event loop, which serves nothing else meanwhile.
+    pub in_event_loop: bool,
     /// Stopped at a safepoint of a virtual machine.
     pub is_stopped: bool,
     pub gap: Gap,
@@ -220,6 +225,7 @@ impl Verdicts {
                 path.allocates |= self.allocates[*location as usize];
                 path.allocates &= verdict.role != Role::App;
                 path.is_for_exception |= self.for_exceptions[*location as usize];
+                path.in_event_loop |= verdict.runs_callback;
                 path.faults |= verdict.enters_kernel == Some(KernelEntry::PageFault);
                 if verdict.role == Role::Marker {
                     path.gap = path.gap.max(Gap::of(rows.location(*location)));
@@ -304,6 +310,7 @@ fn judge_function(settings: &Settings, location: &Location, mark: Mark) -> Verdi
         role: Role::default(),
         gil: false,
         enters_kernel: KernelEntry::of(location),
+        runs_callback: runs_callback(location),
         base: BaseMark::default(),
         call: Call::default(),
         library: NO_LIBRARY,

@@ -123,6 +123,12 @@ const AWAITS: &[&str] = &[
     r"queue\.((Lifo|Priority|_Py)?(Simple)?Queue\.)?get|multiprocessing\.queues\.((Simple|Joinable)?Queue\.)?get",
 ];
 
+/// Run the next callback of an event loop, or the next step of a task: asyncio, trio.
+const CALLBACKS: &str = r"^(asyncio\.events\.(Handle\.)?_run|trio\._core\._run\.unrolled_run)$";
+
+/// The same of uvloop.
+const NATIVE_CALLBACKS: &str = r"^__pyx_f_6uvloop_4loop_(6|11Timer)Handle__run$";
+
 /// Stand for the C code of these methods.
 const ACQUIRES: &str = r"^threading\.R?Lock\.acquire$";
 
@@ -150,6 +156,8 @@ struct Lists {
     results: Regex,
     jobs: Regex,
     awaits: Regex,
+    callbacks: Regex,
+    native_callbacks: Regex,
     acquires: Regex,
     starts: Regex,
     interpreter: Regex,
@@ -172,6 +180,8 @@ static LISTS: LazyLock<Lists> = LazyLock::new(|| {
         results: whole(RESULTS),
         jobs: whole(JOBS),
         awaits: whole(AWAITS),
+        callbacks: regex(CALLBACKS),
+        native_callbacks: regex(NATIVE_CALLBACKS),
         acquires: regex(ACQUIRES),
         starts: regex(STARTS),
         interpreter: regex(INTERPRETER),
@@ -271,6 +281,16 @@ pub(super) enum Place {
     /// Python function of the standard library.
     ScriptLibrary,
     Neutral,
+}
+
+/// Returns whether a function runs what an event loop has to do next: meanwhile nothing else that
+/// the loop serves goes on.
+pub(super) fn runs_callback(location: &Location) -> bool {
+    match location.kind {
+        FrameKind::Python => LISTS.callbacks.is_match(&location.function),
+        FrameKind::Native => LISTS.native_callbacks.is_match(&location.function),
+        _ => false,
+    }
 }
 
 /// Returns what a Python function or a C function of CPython is in a wait for work.

@@ -25,7 +25,7 @@ const LONG_FOR_LOCK: Ns = SECOND / 20;
 const QUEUE: f64 = 1.0;
 /// From this share of the busy time on, waits in one function are worth a sentence, if they are as
 /// long or as many as for a lock, or if they wait for a disk; and if this many threads waited on
-/// average. Where they are most of the busy time, each may be short, too.
+/// average. Where they are most of the busy time, each may be short, too, and in an event loop.
 const MUCH_IN_ONE_PLACE: f64 = 0.25;
 const WAITING_THREADS: f64 = 0.1;
 
@@ -289,7 +289,8 @@ impl Evidence<'_> {
     /// Says in what function threads wait, for what, and how long.
     fn common_wait(&self, wait: &CommonWait) -> Option<Finding> {
         let threads = self.threads(wait.waited_ns);
-        let long = wait.longest_ns >= LONG_FOR_LOCK || wait.state == State::Disk;
+        let long =
+            wait.longest_ns >= LONG_FOR_LOCK || wait.state == State::Disk || wait.blocks_event_loop;
         let much = self.share(wait.waited_ns) >= MUCH_IN_ONE_PLACE && threads >= WAITING_THREADS;
         if let Some(bursts) = wait.bursts {
             let (what, when) = (self.what(wait), self.when(bursts));
@@ -312,7 +313,12 @@ impl Evidence<'_> {
             (_, false) => "wait",
         };
         let text = format!(
-            "{who} {verb}{}{}: {}, up to {}",
+            "{who} {}{verb}{}{}: {}, up to {}",
+            match (wait.blocks_event_loop, is_one) {
+                (false, _) => "",
+                (true, true) => "blocks its event loop, ",
+                (true, false) => "block their event loops, ",
+            },
             self.what(wait),
             if self.is_never_done(wait) { " for tasks that no thread runs" } else { "" },
             self.of_busy(wait.waited_ns),

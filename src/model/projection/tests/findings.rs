@@ -267,6 +267,37 @@ fn a_library_is_named_by_its_outermost_function() {
 }
 
 #[test]
+fn a_wait_in_a_callback_blocks_the_event_loop() {
+    let loops = [
+        "start;@asyncio.events.Handle._run;@api.blocking;libc.so.6!nanosleep",
+        "start;@asyncio.events._run;@api.blocking;libc.so.6!nanosleep",
+        "start;@trio._core._run.unrolled_run;@api.blocking;libc.so.6!nanosleep",
+        "start;loop.so!__pyx_f_6uvloop_4loop_6Handle__run;@api.blocking;libc.so.6!nanosleep",
+        "start;loop.so!__pyx_f_6uvloop_4loop_11TimerHandle__run;@api.blocking;libc.so.6!nanosleep",
+    ];
+    for stack in loops {
+        let mut world = World::new();
+        // Each sleep may be short.
+        world.fact("main", stack, State::Sleep, 90 * MS).longest_ns = 5 * MS;
+        let text = says(&mut world).remove(0);
+        let blocks = "main blocks its event loop, sleeps: 100 % of busy time, up to 5 ms, ";
+        assert!(text.starts_with(blocks), "{stack}: {text}");
+    }
+    let mut world = World::new();
+    for name in ["loop-1", "loop-2"] {
+        let stack = "start;@asyncio.events.Handle._run;@api.ask;libc.so.6!recv";
+        world.fact(name, stack, State::Io, 90 * MS).longest_ns = 5 * MS;
+    }
+    let text = says(&mut world).remove(0);
+    assert!(text.starts_with("both loop- threads block their event loops, wait"), "{text}");
+    // Elsewhere it does not, and a short sleep is nothing.
+    let mut world = World::new();
+    let stack = "start;@asyncio.base_events.BaseEventLoop._run_once;@api.idle;libc.so.6!nanosleep";
+    world.fact("main", stack, State::Sleep, 90 * MS).longest_ns = 5 * MS;
+    assert!(says(&mut world).iter().all(|text| !text.contains("event loop")));
+}
+
+#[test]
 fn children_and_sleeps_are_waits_of_their_own_words() {
     for (stack, state, expected) in [
         ("start;convert;libc.so.6!wait4", State::Wait, "waits for child processes:"),
