@@ -282,7 +282,15 @@ proptest! {
         let snapshot = run.snapshot();
         let all = project(&snapshot, &Settings { range: EVERYTHING, ..settings.clone() });
         let range = Range::Rolling(run.at - START);
-        let rolling = project(&snapshot, &Settings { range, ..settings });
+        let mut rolling = project(&snapshot, &Settings { range, ..settings });
+        // What was sealed keeps the longest wait of each fact in the cumulative table, and of each
+        // fact and bucket in history.
+        for wait in &all.long_waits {
+            prop_assert!(rolling.long_waits.contains(wait), "{wait:?}");
+        }
+        let longest = |projection: &Projection| projection.long_waits.iter().map(|w| w.duration_ns).max();
+        prop_assert_eq!(longest(&all), longest(&rolling));
+        rolling.long_waits.clone_from(&all.long_waits);
         prop_assert_eq!(format!("{all:?}"), format!("{rolling:?}"));
     }
 

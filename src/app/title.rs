@@ -4,12 +4,18 @@ use crate::model::facts::snapshot::Target;
 use crate::model::vocabulary::java_launch::{Launch, Runs};
 
 /// Returns the program's name and the language whose runtime executes it, if its command line shows
-/// one: `("shop.jar", Some("java"))`, `("manage.py", Some("python3"))`, `("redis-server", None)`.
+/// one, or if the program contains one: `("shop.jar", Some("java"))`, `("manage.py",
+/// Some("python3"))`, `("uwsgi", Some("python"))`, `("redis-server", None)`.
 pub fn title(target: &Target) -> (&str, Option<&str>) {
     let mut words = target.command.split(' ').filter(|word| !word.is_empty());
     let program = base(words.next().unwrap_or(""));
-    let plain = (program, None);
     let versionless = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let contains = match target.runtime {
+        "python" if versionless != "python" => Some("python"),
+        "jvm" if versionless != "java" => Some("java"),
+        _ => None,
+    };
+    let plain = (program, contains);
     let found = match versionless {
         "java" => java(words),
         "python" | "pypy" | "node" | "nodejs" | "ruby" | "perl" | "php" | "deno" | "bun" => {
@@ -59,11 +65,11 @@ mod tests {
 
     #[test]
     fn a_target_is_called_by_its_program() {
-        let target = |command: &str| Target {
+        let target = |command: &str, runtime| Target {
             pid: 1,
             start: 0,
             command: command.into(),
-            runtime: "",
+            runtime,
             uid: 0,
             unit: None,
             started_unix_ns: 0,
@@ -82,7 +88,17 @@ mod tests {
             ("postgres: shop [local] SELECT", "postgres:", None),
             ("", "", None),
         ] {
-            assert_eq!(title(&target(command)), (name, runtime), "{command}");
+            assert_eq!(title(&target(command, "")), (name, runtime), "{command}");
+        }
+        for (command, runtime, title_as) in [
+            ("uwsgi --plugin python3", "python", ("uwsgi", Some("python"))),
+            ("gunicorn: worker [shop]", "python", ("gunicorn:", Some("python"))),
+            ("python3 -c pass", "python", ("python3", None)),
+            ("/opt/app/bin/launcher", "jvm", ("launcher", Some("java"))),
+            ("java", "jvm", ("java", None)),
+            ("redis-server", "native", ("redis-server", None)),
+        ] {
+            assert_eq!(title(&target(command, runtime)), title_as, "{command}");
         }
     }
 }
