@@ -35,6 +35,8 @@ pub struct Target {
 /// (separated by colons), and those that `tests/pythons` has fetched.
 pub static EVERY: LazyLock<Vec<Interpreter>> = LazyLock::new(|| {
     let fetched = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pythons");
+    // Found programs have the paths that links lead to.
+    let fetched = fetched.canonicalize().unwrap_or(fetched);
     let pyenv = std::env::var_os("PYENV_ROOT")
         .map(PathBuf::from)
         .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".pyenv")));

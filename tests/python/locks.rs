@@ -52,6 +52,9 @@ fn locks_are_told_apart_and_their_holders_are_known() {
                 "{what}"
             );
         }
+        let [state, kind, class, holder, _] = of("wants_end");
+        let words = [&*state, &*kind, &*class, &*holder];
+        assert_eq!(words, ["wait", "thread end", "", "holds"], "{what}");
         if interpreter.free_threaded {
             continue;
         }

@@ -28,8 +28,7 @@ struct Positions {
     thread: usize,
     /// pthread_t, the kernel's id, the data stack.
     thread_ids: usize,
-    /// Size (not used), previous frame, code, position in the code; then one that is not used; then
-    /// the owner.
+    /// Size (not used), previous frame, code, position in the code, local variables, owner.
     frame: usize,
     copy: Option<usize>,
     /// Size (not used), file, name, qualified name, lines, first line.
@@ -169,6 +168,7 @@ impl Layout {
                 owner: Some(near(at.frame + 40)?),
                 is_entry: None,
                 copy: optional(at.copy)?,
+                locals: near(at.frame + 32)?,
             },
             code: Code {
                 file: near(at.code + 8)?,

@@ -143,6 +143,8 @@ pub struct Frame {
     pub is_entry: Option<u64>,
     /// Which copy of the code a thread runs (i32); builds without a GIL since 3.14.
     pub copy: Option<u64>,
+    /// Its first local variable; in some versions with tags in the lowest two bits.
+    pub locals: u64,
 }
 
 /// From this owner on a frame is no function: it marks where C calls Python. 3.12 on.
@@ -209,8 +211,9 @@ const fn old_code(name: u64) -> Code {
     }
 }
 
-const fn old_frame(position: u64, how: Position) -> Frame {
-    Frame { previous: 24, code: 32, position, how, owner: None, is_entry: None, copy: None }
+const fn old_frame(position: u64, how: Position, locals: u64) -> Frame {
+    let (previous, code) = (24, 32);
+    Frame { previous, code, position, how, owner: None, is_entry: None, copy: None, locals }
 }
 
 const fn old_thread() -> Thread {
@@ -239,7 +242,7 @@ const KNOWN: [Layout; 5] = [
             gil: gil(GilAt::Runtime(1152)),
         },
         thread: old_thread(),
-        frame: old_frame(104, Position::Bytes),
+        frame: old_frame(104, Position::Bytes, 360),
         code: old_code(112),
         object: object(48),
     },
@@ -255,7 +258,7 @@ const KNOWN: [Layout; 5] = [
             gil: gil(GilAt::Runtime(352)),
         },
         thread: old_thread(),
-        frame: old_frame(104, Position::Bytes),
+        frame: old_frame(104, Position::Bytes, 360),
         code: old_code(112),
         object: object(48),
     },
@@ -271,7 +274,7 @@ const KNOWN: [Layout; 5] = [
             gil: gil(GilAt::Runtime(352)),
         },
         thread: old_thread(),
-        frame: old_frame(96, Position::Units),
+        frame: old_frame(96, Position::Units, 352),
         code: old_code(112),
         object: object(48),
     },
@@ -303,6 +306,7 @@ const KNOWN: [Layout; 5] = [
             owner: Some(69),
             is_entry: Some(68),
             copy: None,
+            locals: 72,
         },
         code: Code {
             file: 112,
@@ -343,6 +347,7 @@ const KNOWN: [Layout; 5] = [
             owner: Some(70),
             is_entry: None,
             copy: None,
+            locals: 72,
         },
         code: Code {
             file: 112,

@@ -24,15 +24,19 @@ const OBJECTS_MAX: usize = 96;
 /// Behind an object's head: the semaphore or mutex; of an `RLock` then the pthread_t of its holder.
 const WAITED_AT: u64 = 8;
 const HOLDER: u64 = 16;
+/// The lowest bits of a local variable, which are tags in some versions. Objects are 8-aligned.
+const TAGS: u64 = 3;
 /// Maximum threads and types remembered.
 const REMEMBERED_MAX: usize = 1 << 14;
 
 /// Functions that wait for something else by a lock of their own, and for what.
-const OTHERS: [(&str, BlockerKind); 4] = [
+const OTHERS: [(&str, BlockerKind); 5] = [
     ("threading.Condition.wait", BlockerKind::Condition),
     ("threading.wait", BlockerKind::Condition),
     ("threading.Thread._wait_for_tstate_lock", BlockerKind::ThreadEnd),
     ("threading._wait_for_tstate_lock", BlockerKind::ThreadEnd),
+    // 3.13 on.
+    ("threading.Thread.join", BlockerKind::ThreadEnd),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,8 +60,9 @@ pub struct Locks {
     kinds: FxHashMap<u64, Kind>,
     /// By thread id, the lock that the thread waited for.
     last: FxHashMap<u32, u64>,
-    /// By thread id, what the thread waits for by its lock; as of its last walk.
-    others: FxHashMap<u32, BlockerKind>,
+    /// By thread id, what the thread waits for by a lock of its own, and the `Thread` object that
+    /// is to end, or 0; as of its last walk.
+    others: FxHashMap<u32, (BlockerKind, u64)>,
 }
 
 /// A lock that a thread waits for.
@@ -71,7 +76,7 @@ struct Waited {
 
 impl<M: ReadMemory> Cpython<M> {
     /// Returns the frame that stands for a wait for a lock, if the thread is in one. `function`:
-    /// the innermost function of the thread.
+    /// the innermost function of the thread, whose frames were read last.
     pub(super) fn waits_for_python_lock(
         &mut self,
         owner: StackOwner,
@@ -87,7 +92,9 @@ impl<M: ReadMemory> Cpython<M> {
         }
         match named.locations.iter().find_map(other) {
             Some(kind) => {
-                self.locks.others.insert(owner.tid, kind);
+                let object =
+                    if kind == BlockerKind::ThreadEnd { self.first_argument() } else { None };
+                self.locks.others.insert(owner.tid, (kind, object.unwrap_or(0)));
                 return None;
             }
             None => self.locks.others.remove(&owner.tid),
@@ -102,19 +109,42 @@ impl<M: ReadMemory> Cpython<M> {
 
     /// Returns which lock a thread waits for, and who holds it.
     pub(super) fn python_lock_blocker(&mut self, owner: StackOwner) -> Option<RawBlocker> {
-        if let Some(kind) = self.locks.others.get(&owner.tid).copied() {
-            // The condition's own lock is free meanwhile, and which thread is to end is not known.
-            return Some(RawBlocker { kind, object: 0, class: None, holder: RawHolder::Unknown });
+        if let Some((kind, object)) = self.locks.others.get(&owner.tid).copied() {
+            // The condition's own lock is free meanwhile.
+            let thread = self.thread_names.pthread_of(object).filter(|_| object != 0);
+            let Some(thread) = thread else {
+                return Some(RawBlocker {
+                    kind,
+                    object: 0,
+                    class: None,
+                    holder: RawHolder::Unknown,
+                });
+            };
+            let holder = self.holder_with(thread);
+            return Some(RawBlocker { kind, object, class: None, holder });
         }
         let lock = self.lock_of(owner)?;
-        let states = &self.threads.states;
-        let id = states
-            .iter()
-            .find(|state| lock.holder != 0 && state.pthread == lock.holder)
-            .and_then(|state| state.native_id);
-        let holder = self.ids.holder(id);
+        let holder = self.holder_with(lock.holder);
         let class = self.names.thread_name(lock.kind.class());
         Some(RawBlocker { kind: BlockerKind::ThreadingLock, object: lock.object, class, holder })
+    }
+
+    /// Returns the thread with this pthread_t; 0: none.
+    fn holder_with(&mut self, pthread: u64) -> RawHolder {
+        let mut states = self.threads.states.iter();
+        let state = states.find(|state| pthread != 0 && state.pthread == pthread);
+        self.ids.holder(state.and_then(|state| state.native_id))
+    }
+
+    /// Returns the first argument of the innermost function of the thread whose frames were read
+    /// last.
+    fn first_argument(&self) -> Option<u64> {
+        // Of several interpreters it is not known which one's frames come first.
+        let is_one = self.threads.interpreters.len() == 1;
+        let mut frames = self.frames.iter().filter(|_| is_one);
+        let innermost = frames.find(|frame| !self.layout.is_shim(frame.owner))?;
+        let place = innermost.address.checked_add(self.layout.frame.locals)?;
+        Some(self.memory.read_u64(place)? & !TAGS)
     }
 
     fn lock_of(&mut self, owner: StackOwner) -> Option<Waited> {

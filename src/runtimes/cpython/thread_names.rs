@@ -93,6 +93,12 @@ impl ThreadNames {
         found
     }
 
+    /// Returns the pthread_t of a `Thread` object, if the program lists it.
+    pub fn pthread_of(&self, object: u64) -> Option<u64> {
+        let found = self.known.iter().find(|(_, known)| known.object == object);
+        found.map(|(pthread, _)| *pthread)
+    }
+
     /// Returns where the pointer to a thread's name is, for tests.
     #[cfg(test)]
     pub fn place(&self, pthread: u64) -> u64 {

@@ -44,17 +44,23 @@ def wants_event():
     EVENT.wait()
 
 
+def wants_end():
+    HOLDER.join()
+
+
 def start(function):
-    threading.Thread(target=function, name=function.__name__, daemon=True).start()
+    thread = threading.Thread(target=function, name=function.__name__, daemon=True)
+    thread.start()
+    return thread
 
 
 def wants_gil():
     time.sleep(0.2)
 
 
-start(holds)
+HOLDER = start(holds)
 HELD.wait()
-for function in [wants_lock, wants_rlock, wants_condition, wants_queue, wants_event]:
+for function in [wants_lock, wants_rlock, wants_condition, wants_queue, wants_event, wants_end]:
     start(function)
 time.sleep(0.3)
 print("ready", flush=True)

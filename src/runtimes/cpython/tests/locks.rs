@@ -1,5 +1,6 @@
 //! Waits for the interpreter's lock and for locks of the program, on made-up memory.
 
+use super::made_up_objects::{list, thread_object};
 use super::*;
 use crate::model::facts::tables::Tier;
 use crate::model::vocabulary::blocker::{BlockerKind, RawHolder};
@@ -231,6 +232,51 @@ fn a_wait_for_something_else_is_found_out_in_few_calls() {
         let rlock = lock(&program, b"_thread.RLock\0", false);
         stack(&program, &[0x5555_0000, rlock, rlock + layout.object.kind + 8]);
         assert!(waits(&mut python, SEMAPHORE).is_some(), "{layout:?}");
+    }
+}
+
+#[test]
+fn a_join_says_which_thread_is_to_end() {
+    for layout in layouts() {
+        let (program, second_state) = two_threads(layout);
+        let interpreter = program.world.get(second_state + layout.thread.interpreter);
+        let name = match layout.minor {
+            13.. => "Thread.join",
+            11.. => "Thread._wait_for_tstate_lock",
+            _ => "_wait_for_tstate_lock",
+        };
+        let code = program.code("/usr/lib/python3.9/threading.py", name, 1);
+        program.frames(second_state, &evaluation(&layout, &[Made::Call(code, 0)]));
+        let [first, other] = ["worker", "other"].map(|text| {
+            let text = program.text(text);
+            thread_object(&program, text, true)
+        });
+        let active = [(PTHREAD, other), (OTHER, first)];
+        list(&program, interpreter, &active);
+        let mut python = reader(&program);
+        python.check(|id| id == 71).expect("it fits");
+        // The main thread has no name of its own: here that is another one.
+        python.ids = ThreadIds::made_up(70..80);
+        python.thread_names(None);
+        let waiting = StackOwner { tid: 7, fs_base: Some(OTHER), ..at(SEMAPHORE) };
+        let mut joined = |object: u64| {
+            python.begin(Ns::MAX, false);
+            python.interpreted(waiting, None).expect("frames");
+            let innermost = python.frames.iter().find(|frame| !layout.is_shim(frame.owner));
+            let place = innermost.expect("one").address + layout.frame.locals;
+            // Since 3.14 there are tags.
+            program.world.word(place, object | u64::from(layout.minor >= 14));
+            let found = python.interpreted(waiting, None).expect("frames");
+            assert_eq!(found.waits, None, "{layout:?}");
+            let blocker = python.blocker(waiting).expect("it waits");
+            assert_eq!(blocker.kind, BlockerKind::ThreadEnd);
+            (blocker.object, blocker.holder)
+        };
+        let holder = |tid| RawHolder::Thread { pid: 0, tid };
+        assert_eq!(joined(other), (other, holder(71)), "{layout:?}");
+        assert_eq!(joined(first), (first, holder(72)), "{layout:?}");
+        assert_eq!(joined(0x1230), (0, RawHolder::Unknown), "no thread");
+        assert_eq!(joined(0), (0, RawHolder::Unknown));
     }
 }
 
