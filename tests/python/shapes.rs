@@ -206,7 +206,8 @@ fn native_frames_are_between_those_of_python_that_call_them() {
             found.extend(differences(&what, &truth, &by_thread(&ours)));
             for thread in &ours {
                 let Some(said) = truth.get(&thread.tid) else { continue };
-                if let Some(why) = misplaced(native, said, thread) {
+                let stripped = interpreter.is_stripped();
+                if let Some(why) = misplaced(native, stripped, said, thread) {
                     found.push(format!("{what}: {}: {why}", said.name));
                 }
             }
@@ -216,7 +217,7 @@ fn native_frames_are_between_those_of_python_that_call_them() {
 }
 
 /// Returns what is wrong with the native frames of a stack.
-fn misplaced(native: &str, said: &Truth, thread: &Thread) -> Option<String> {
+fn misplaced(native: &str, stripped: bool, said: &Truth, thread: &Thread) -> Option<String> {
     let is_native =
         |frame: Option<&(String, String)>| frame.is_some_and(|(kind, _)| kind == "native");
     let named =
@@ -260,7 +261,9 @@ fn misplaced(native: &str, said: &Truth, thread: &Thread) -> Option<String> {
         let is_there = between.iter().any(|(kind, name)| kind == "native" && name.contains(part));
         // Stripped libraries have no names of functions.
         let nameless = between.iter().any(|(_, name)| name.contains("!fn_"));
-        if !is_there && !nameless {
+        // Debian's 3.15 contains json; what has no name in the interpreter's own file is hidden.
+        let hidden = native == "auto" && stripped && between.is_empty();
+        if !is_there && !nameless && !hidden {
             return Some(format!("no {part} between {callee} and {caller}: {between:?}"));
         }
     }
