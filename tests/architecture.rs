@@ -85,6 +85,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "unwinder",
             "process",
             "model::facts::tables",
+            "model::facts::tasks",
             "model::vocabulary::java_launch",
             "model::vocabulary::java_packages",
         ],

@@ -19,7 +19,7 @@ use crate::model::projection::settings::Settings;
 use crate::model::projection::waits::{Answer, Asked};
 use crate::model::projection::{remove_hidden, role_of, woken_threads};
 use crate::model::transform::redact::Redactor;
-use crate::model::vocabulary::frame::{Marker, Ns, ThreadKey, ThreadKind, WAITS_FOR_GIL};
+use crate::model::vocabulary::frame::{Marker, Ns, ThreadKey, ThreadKind, is_harmless};
 use crate::model::vocabulary::role::Role;
 use crate::session::source::{Source, Waited};
 use crate::session::timed;
@@ -233,7 +233,7 @@ fn marker(marker: Marker) -> Location {
 }
 /// Returns whether no frame is missing in the place of this one.
 fn is_whole(frame: &Location) -> bool {
-    frame.kind != FrameKind::Marker || *frame.function == *WAITS_FOR_GIL
+    frame.kind != FrameKind::Marker || is_harmless(&frame.function)
 }
 
 /// Returns whether a thread holds the lock of its Python interpreter.
@@ -250,11 +250,13 @@ fn is_timed(blocker: &Blocker, now: &ThreadNow) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::vocabulary::frame::{WAITS_FOR_GIL, task_text};
 
     #[test]
-    fn a_stack_that_waits_for_the_gil_is_whole() {
+    fn a_stack_that_waits_for_the_gil_or_executes_a_task_is_whole() {
         let of = |name: &str, kind| is_whole(&Location::named(name, kind));
         assert!(of("main", FrameKind::Native) && of(WAITS_FOR_GIL, FrameKind::Marker));
+        assert!(of(&task_text("fetch"), FrameKind::Marker));
         assert!(!of("[torn]", FrameKind::Marker));
     }
 }
