@@ -50,6 +50,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "model",
             "process",
             "reducer",
+            "runtimes::cpython",
             "runtimes::frame_and_thread_names",
             "sinks",
             "symbols",

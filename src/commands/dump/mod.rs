@@ -1,6 +1,7 @@
 //! `sampletop dump`: the stack of every thread, once; or of those that are in a deadlock.
 
 mod stacks;
+mod tasks;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use stacks::{Stacks, is_young};
 
 /// Maximum time to observe all threads once.
 const OBSERVED_WITHIN: Duration = Duration::from_secs(5);
-/// Maximum time to find out what all threads wait for.
+/// Maximum time to find out what all threads wait for, and to read all tasks.
 const WAITS_WITHIN: Duration = Duration::from_secs(2);
 /// Minimum ticks before there is no deadlock: a runtime's collector may move what threads wait for
 /// while it is read.
@@ -130,15 +131,22 @@ fn dump(
     }
     let asked = snapshot.threads.iter().filter_map(|thread| Asked::of(&snapshot, thread)).collect();
     let waits = source.waits(asked, WAITS_WITHIN);
+    let tasks = match what {
+        Dumped::Deadlocks => Vec::new(),
+        _ => source.tasks(WAITS_WITHIN),
+    };
     let mut bytes = Vec::new();
     let redactor = output.redactor();
-    let dump = build_dump(
-        &output.redacted(&snapshot),
-        took_ns,
-        &waits,
-        &config.settings,
-        redactor.as_ref(),
-    );
+    let dump = Dump {
+        tasks: tasks::of_processes(tasks, &config.settings, output.redactor()),
+        ..build_dump(
+            &output.redacted(&snapshot),
+            took_ns,
+            &waits,
+            &config.settings,
+            redactor.as_ref(),
+        )
+    };
     let written = match output.format() {
         Format::Json => formats::dump::write_json(&dump, &mut bytes),
         // A dump has no other formats.
@@ -215,6 +223,7 @@ fn build_dump(
         notice: snapshot.notice.clone(),
         threads,
         deadlocks: Arc::clone(&snapshot.deadlocks),
+        tasks: Vec::new(),
         wakers: woken_threads(snapshot, settings),
         wakeups: snapshot.wakeups.clone(),
         tables: snapshot.tables.clone(),
