@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::config::{Config, Format, Mode, Output};
 use crate::model::facts::recorder::{Limits, Recorder};
 use crate::model::facts::snapshot::{Health, Session, Snapshot, Target, Wanted};
+use crate::model::facts::tasks::Tasks;
 
 use crate::model::projection::waits::{Answer, Asked};
 use crate::model::vocabulary::event::{Counters, Event, Losses, Observation, Seen, Syscall, Tick};
@@ -138,6 +139,9 @@ impl Source for Fake {
     }
     fn snapshot(&mut self, _: bool) -> Option<Arc<Snapshot>> {
         self.take()
+    }
+    fn tasks(&mut self, _: Duration) -> Vec<Tasks> {
+        Vec::new()
     }
     fn cut(&mut self) -> Option<Arc<Snapshot>> {
         let snapshot = self.take()?;

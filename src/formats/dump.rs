@@ -1,4 +1,6 @@
-//! One stack of every thread, or of those that are in a deadlock.
+//! One stack of every thread, or of those that are in a deadlock; the tasks of event loops.
+
+pub mod tasks;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -20,6 +22,7 @@ use crate::model::vocabulary::frame::{Ns, ThreadKey, ThreadKind};
 use crate::model::vocabulary::role::Role;
 use crate::model::vocabulary::state::State;
 use crate::model::vocabulary::wakeup::Wakeups;
+use tasks::{DumpTasks, TasksLine};
 
 /// Columns of threads' names: what the kernel keeps of one, and as much of a runtime's as leaves
 /// room for what is waited for.
@@ -56,6 +59,8 @@ pub struct Dump {
     /// In written order; text groups equal stacks.
     pub threads: Vec<DumpThread>,
     pub deadlocks: Arc<[Deadlock]>,
+    /// By process, of those that have event loops with tasks.
+    pub tasks: Vec<DumpTasks>,
     /// Who woke threads, if that was counted.
     pub wakeups: Option<Arc<Wakeups>>,
     pub wakers: Vec<WokenThread>,
@@ -111,7 +116,8 @@ pub fn write_text(dump: &Dump, each: bool, out: &mut dyn Write) -> io::Result<()
         }
         write_frames(alike.first().map_or(&[][..], |thread| &thread.frames), page)?;
     }
-    write_cycles(dump, page)
+    write_cycles(dump, page)?;
+    tasks::write_text(&dump.tasks, dump.targets.len() > 1, each, page)
 }
 
 /// Writes each deadlock as the circle of its threads, with their stacks; one sentence if there is
@@ -304,6 +310,7 @@ pub fn write_json(dump: &Dump, out: &mut dyn Write) -> io::Result<()> {
         deadlocks: (dump.deadlocks.iter())
             .map(|deadlock| deadlock.threads.iter().map(|t| (t.pid, t.tid)).collect())
             .collect(),
+        tasks: dump.tasks.iter().map(TasksLine::new).collect(),
         wakers: (dump.wakeups.as_ref()).map(|wakeups| json::WakersLine::new(wakeups, &dump.wakers)),
     };
     serde_json::to_writer(&mut *out, &document)?;
@@ -321,6 +328,8 @@ struct Document<'a> {
     threads: Vec<ThreadLine<'a>>,
     /// Process and thread ids: each thread waits for the next, the last for the first.
     deadlocks: Vec<Vec<(u32, u32)>>,
+    /// By process, of those that have event loops with tasks.
+    tasks: Vec<TasksLine<'a>>,
     /// Who woke threads; `null` without `--wakers`.
     wakers: Option<json::WakersLine<'a>>,
 }

@@ -7,6 +7,7 @@
 //! live          the live view's loop: keys, signals, snapshots -> app -> tui, and the effects back
 //! timed         a run without a screen, behind the interface in `source`
 //! waiting       finds out what threads wait for, on its own thread
+//! tasks         reads the tasks of event loops, on a thread of its own
 //! looking_up    asks that in a timed run, and keeps the answers
 //! waking        who wakes threads, counted on its own thread for some seconds
 //! code_reader   reads source and instructions for the live view, each on its own thread
@@ -29,6 +30,7 @@ mod service;
 mod signals;
 pub mod source;
 mod source_files;
+mod tasks;
 pub mod timed;
 mod waiting;
 mod waking;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::exit_code::{ExitCode, Failure};
 use crate::model::facts::snapshot::{Snapshot, Target};
+use crate::model::facts::tasks::Tasks;
 use crate::model::projection::waits::{Answer, Asked};
 use crate::model::vocabulary::wakeup::Wakeups;
 
@@ -25,6 +26,9 @@ pub trait Source {
     fn snapshot(&mut self, named: bool) -> Option<Arc<Snapshot>>;
     /// Returns what these threads wait for, as far as it is found out within `timeout`.
     fn waits(&mut self, asked: Vec<Asked>, timeout: Duration) -> Vec<Answer>;
+    /// Returns the tasks of the event loops of the watched processes, of those that are read within
+    /// `timeout`.
+    fn tasks(&mut self, timeout: Duration) -> Vec<Tasks>;
     /// Begins to count who wakes threads of the watched processes, for at most this duration. Fails
     /// with one sentence.
     fn count_wakeups(&mut self, duration: Duration) -> Result<(), String>;

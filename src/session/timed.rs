@@ -9,6 +9,7 @@ use super::looking_up::LookingUp;
 use super::service;
 use super::signals::{self, Caught, EndRequest};
 use super::source::{NAMES_WITHIN, Progress, Request, Source, Waited};
+use super::tasks::read_tasks;
 use super::waiting::observe_once;
 use super::waking::TimedWaking;
 use super::watch::{AGAIN, Aim, Watch};
@@ -16,6 +17,7 @@ use crate::clock;
 use crate::config::{CaptureChoice, Config, Format, Mode};
 use crate::exit_code::{ExitCode, Failure};
 use crate::model::facts::snapshot::{Snapshot, Target};
+use crate::model::facts::tasks::Tasks;
 use crate::model::projection::waits::{Answer, Asked};
 use crate::model::vocabulary::wakeup::Wakeups;
 
@@ -279,6 +281,10 @@ impl Source for Timed {
 
     fn waits(&mut self, asked: Vec<Asked>, timeout: Duration) -> Vec<Answer> {
         observe_once(asked, timeout)
+    }
+
+    fn tasks(&mut self, timeout: Duration) -> Vec<Tasks> {
+        read_tasks(self.living(), timeout)
     }
 
     fn count_wakeups(&mut self, duration: Duration) -> Result<(), String> {

@@ -6,7 +6,7 @@
 //! the target's memory. It is read by the runtime, of a blocked thread; of a running one it is
 //! taken by the kernel in the interrupt that takes the sample.
 
-use crate::model::vocabulary::frame::{Marker, RawFrame};
+use crate::model::vocabulary::frame::{FrameCode, Marker, RawFrame};
 use crate::unwinder::Walk;
 
 /// A frame of an interpreter as its memory says it at one instant; the runtime finds its name.
@@ -61,8 +61,7 @@ pub struct InterpreterLayout {
     pub innermost: u32,
     /// The thread's `innermost` points to a structure that has the frame's address here.
     pub indirect: Option<u32>,
-    /// In a thread: the asyncio task that it executes.
-    pub running_task: Option<u32>,
+    pub running_task: Option<RunningTask>,
     /// Bytes of a frame that are read, at most 128; the other offsets lie in them.
     pub frame_size: u32,
     pub frame_caller: u32,
@@ -83,6 +82,15 @@ pub struct InterpreterLayout {
     pub code_first_line: u32,
 }
 
+/// Where the kernel finds the asyncio task that a thread executes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RunningTask {
+    /// In a thread.
+    pub of_thread: u32,
+    /// In a task: the object that is its name.
+    pub name: u32,
+}
+
 /// The frames that the kernel took of a running thread, innermost first.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Taken {
@@ -91,8 +99,9 @@ pub struct Taken {
     pub gap: Option<usize>,
     /// Why there are no more.
     pub end: Option<Marker>,
-    /// Address of the asyncio task that the thread executed; 0: none, or unknown.
-    pub task: u64,
+    /// The beginning of the object that is the name of the asyncio task which the thread executed,
+    /// and zeros behind what could be read; empty: there is none.
+    pub task_name: Vec<u8>,
     /// The thread held its interpreter's lock.
     pub holds_lock: bool,
 }
@@ -134,6 +143,8 @@ pub struct Evaluations {
     /// Stands for the native code in which the thread waits for the interpreter's own lock, or for
     /// one of the program.
     pub waits: Option<RawFrame>,
+    /// Names the task that the thread executes.
+    pub task: Option<RawFrame>,
 }
 
 impl Evaluations {
@@ -204,7 +215,38 @@ fn fit(
 /// runs ends in functions of the library, which has started it there; `exchanges`: whether a frame
 /// is one of these. The interpreter's frames end there too. Further out is what another coroutine
 /// has left, of which nothing is shown but how the thread began.
+///
+/// [`Evaluations::task`] stands behind all frames.
 pub fn place(
+    native: &[usize],
+    evaluations: Evaluations,
+    walk: Walk,
+    first: usize,
+    exchanges: impl Fn(RawFrame) -> bool,
+    out: &mut Vec<RawFrame>,
+) -> Walk {
+    let task = evaluations.task;
+    let walk = place_frames(native, evaluations, walk, first, exchanges, out);
+    place_task(task, walk, out);
+    walk
+}
+
+/// Appends the task that a thread executes to its frames, but before a marker at their end: the
+/// last frame of a stack that was cut says why.
+pub fn place_task(task: Option<RawFrame>, walk: Walk, out: &mut Vec<RawFrame>) {
+    let Some(task) = task else { return };
+    let is_end = |last: &&RawFrame| matches!(last.decode(), FrameCode::Marker { .. });
+    let end = out.last().filter(is_end).copied().filter(|_| walk.end.is_some());
+    match (end, out.last_mut()) {
+        (Some(end), Some(last)) => {
+            *last = task;
+            out.push(end);
+        }
+        _ => out.push(task),
+    }
+}
+
+fn place_frames(
     native: &[usize],
     evaluations: Evaluations,
     walk: Walk,

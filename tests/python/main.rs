@@ -1,6 +1,7 @@
 //! CPython programs: their stacks against what Python itself says of them, and against py-spy, on
 //! every interpreter of this machine and those that `tests/pythons` has fetched.
 
+mod asyncio;
 #[path = "../common/mod.rs"]
 mod common;
 mod edges;

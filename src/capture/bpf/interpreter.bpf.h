@@ -16,7 +16,9 @@ struct layout {
     // Of interpreters that have locks of their own.
     u64 interpreter_lock;
     u64 next_interpreter, first_thread;
-    u64 next_thread, thread_interpreter, pthread, innermost, indirect, task;
+    u64 next_thread, thread_interpreter, pthread, innermost, indirect;
+    // In a thread: the task that it executes; in a task: its name.
+    u64 task, task_name;
     u64 frame_size, caller, code, position, short_position, owner, is_entry, copy, shim_owner;
     u64 code_size, file, name, lines, first_line;
 };
@@ -43,7 +45,7 @@ struct taken_frame {
 
 // Of deeper lists the innermost and the outermost frames are kept. A value of a map per processor has at most 32 KiB.
 #define INNERMOST 400
-#define OUTERMOST 400
+#define OUTERMOST 396
 // Maximum frames visited of one list.
 #define DEEPEST 4096
 // Maximum threads of an interpreter among which one is searched.
@@ -54,6 +56,10 @@ struct taken_frame {
 #define UNREADABLE 1
 #define TOO_DEEP 2
 
+// Bytes of an object that is a name.
+#define NAME_MOST 160
+#define PAGE_SIZE 4096
+
 struct taken {
     // CLOCK_MONOTONIC.
     u64 at;
@@ -62,10 +68,10 @@ struct taken {
     u32 id;
     // Frames visited; `end`: why no more.
     u32 visited, end;
-    // The asyncio task that the thread executes.
-    u64 task;
     // Whether the thread holds its interpreter's lock.
     u64 holds_lock;
+    // The beginning of the name of the asyncio task that the thread executes. Zeros: there is none, or behind what could be read.
+    u8 task_name[NAME_MOST];
     struct taken_frame frames[INNERMOST + OUTERMOST];
 };
 
@@ -125,6 +131,24 @@ static __attribute__((always_inline)) int holds_lock(struct layout *layout, u64 
     if (!layout->lock || !lock)
         return 0;
     return word_at(lock + layout->lock_holder) == thread && (u32)word_at(lock + layout->lock_locked) == 1;
+}
+
+// Takes the name of the task that a thread executes. It is taken now because tasks may be short: another one would be found at its
+// address later.
+static __attribute__((always_inline)) void take_task_name(struct scratch *scratch, u64 thread)
+{
+    struct layout *layout = &scratch->layout;
+    u8 *name = scratch->taken.task_name;
+    u64 task = layout->task == NONE ? 0 : word_at(thread + layout->task), at, size;
+
+    at = task ? word_at(task + layout->task_name) : 0;
+    if (!at || !bpf_probe_read_user(name, NAME_MOST, (const void *)at))
+        return;
+    // The page behind it is not there.
+    size = PAGE_SIZE - (at & (PAGE_SIZE - 1));
+    if (size > NAME_MOST)
+        return;
+    bpf_probe_read_user(name, size, (const void *)at);
 }
 
 static long visit_thread(u32 index, void *nothing)
@@ -267,13 +291,12 @@ static __attribute__((always_inline)) void take_frames(u32 process)
     scratch->taken.id = bpf_get_current_pid_tgid();
     scratch->taken.visited = 0;
     scratch->taken.end = ENDED;
-    scratch->taken.task = 0;
     scratch->taken.holds_lock = 0;
+    __builtin_memset(scratch->taken.task_name, 0, NAME_MOST);
     thread = find_thread(scratch, scratch->taken.id);
     if (thread && scratch->next) {
         scratch->taken.holds_lock = holds_lock(&scratch->layout, thread);
-        if (scratch->layout.task != NONE)
-            scratch->taken.task = word_at(thread + scratch->layout.task);
+        take_task_name(scratch, thread);
         bpf_loop(DEEPEST, take_frame, 0, 0);
         if (scratch->next && scratch->taken.end == ENDED)
             scratch->taken.end = TOO_DEEP;

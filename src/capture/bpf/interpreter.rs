@@ -11,13 +11,13 @@ use crate::model::vocabulary::frame::{Marker, Ns};
 use crate::unwinder::interpreted::{InterpreterFrame, InterpreterLayout, Taken};
 
 /// Words of `struct layout`.
-const LAYOUT: usize = 27;
+const LAYOUT: usize = 28;
 /// Of `struct taken`: bytes before the frames, and of a frame.
-const HEAD: usize = 40;
+const HEAD: usize = 192;
 const FRAME: usize = 40;
 /// Frames kept at both ends of a deep list.
 const INNERMOST: usize = 400;
-const OUTERMOST: usize = 400;
+const OUTERMOST: usize = 396;
 /// Maximum distance of the times of a sample and of its frames. Both are taken in one interrupt;
 /// the least interval of samples is longer.
 const APART: Ns = 200_000;
@@ -98,7 +98,8 @@ fn words(layout: &InterpreterLayout) -> [u64; LAYOUT] {
         layout.pthread.into(),
         layout.innermost.into(),
         optional(layout.indirect),
-        optional(layout.running_task),
+        optional(layout.running_task.map(|task| task.of_thread)),
+        layout.running_task.map_or(0, |task| task.name).into(),
         layout.frame_size.into(),
         layout.frame_caller.into(),
         layout.frame_code.into(),
@@ -121,7 +122,10 @@ fn decode(bytes: &[u8]) -> Option<(u32, Ns, Taken)> {
     let (head, frames) = bytes.split_at_checked(HEAD)?;
     let word = |at: usize| Some(u64::from_ne_bytes(head.get(at..at + 8)?.try_into().ok()?));
     let (at, processor, ended) = (word(0)?, word(8)? as u32, word(16)?);
-    let (task, holds_lock) = (word(24)?, word(32)? == 1);
+    let holds_lock = word(24)? == 1;
+    let name = &head[32..];
+    let is_named = name.iter().any(|byte| *byte != 0);
+    let task_name = if is_named { name.to_vec() } else { Vec::new() };
     let (visited, end) = (ended as u32 as usize, (ended >> 32) as u32);
     let mut frames: Vec<InterpreterFrame> = frames.chunks_exact(FRAME).map(frame).collect();
     if frames.len() < visited.min(INNERMOST + OUTERMOST) {
@@ -138,7 +142,7 @@ fn decode(bytes: &[u8]) -> Option<(u32, Ns, Taken)> {
         _ => Some(Marker::TooDeep),
     };
     let gap = deep.then_some(INNERMOST);
-    Some((processor, at, Taken { frames, gap, end, task, holds_lock }))
+    Some((processor, at, Taken { frames, gap, end, task_name, holds_lock }))
 }
 
 fn frame(bytes: &[u8]) -> InterpreterFrame {
@@ -175,7 +179,8 @@ mod tests {
         }
         let mut bytes = 77u64.to_ne_bytes().to_vec();
         bytes.extend([3u32, 4_711, visited, end].map(u32::to_ne_bytes).concat());
-        bytes.extend([88u64, 1].map(u64::to_ne_bytes).concat());
+        bytes.extend(1u64.to_ne_bytes());
+        bytes.extend([if visited == 2 { 88 } else { 0 }; 160]);
         bytes.extend(frames.concat());
         bytes
     }
@@ -193,21 +198,22 @@ mod tests {
             copy: 5,
         };
         assert_eq!((processor, at, taken.gap, taken.end), (3, 77, None, None));
-        assert_eq!((taken.task, taken.holds_lock), (88, true));
+        assert_eq!((taken.task_name, taken.holds_lock), (vec![88; 160], true));
         assert_eq!(taken.frames, [frame(0), frame(1)]);
+        assert!(decode(&written(3, 0)).expect("a record").2.task_name.is_empty());
         let end = |code| decode(&written(1, code)).expect("a record").2.end;
         assert_eq!([end(1), end(2)], [Some(Marker::PageMissing), Some(Marker::TooDeep)]);
     }
 
     #[test]
     fn a_deep_list_keeps_both_ends_in_order() {
-        for visited in [800, 801, 999, 1_200, 1_201, 4_096] {
+        for visited in [796, 797, 999, 1_192, 1_193, 4_096] {
             let (_, _, taken) = decode(&written(visited, 0)).expect("a record");
             let found: Vec<u64> = taken.frames.iter().map(|frame| frame.address).collect();
             let outermost = u64::from(visited) - OUTERMOST as u64..u64::from(visited);
             let expected: Vec<u64> = (0..INNERMOST as u64).chain(outermost).collect();
             assert_eq!(found, expected, "{visited}");
-            assert_eq!(taken.gap, (visited > 800).then_some(INNERMOST));
+            assert_eq!(taken.gap, (visited > 796).then_some(INNERMOST));
         }
     }
 

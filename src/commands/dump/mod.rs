@@ -1,6 +1,7 @@
 //! `sampletop dump`: the stack of every thread, once; or of those that are in a deadlock.
 
 mod stacks;
+mod tasks;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::model::projection::settings::Settings;
 use crate::model::projection::waits::{Answer, Asked};
 use crate::model::projection::{remove_hidden, role_of, woken_threads};
 use crate::model::transform::redact::Redactor;
-use crate::model::vocabulary::frame::{Marker, Ns, ThreadKey, ThreadKind, WAITS_FOR_GIL};
+use crate::model::vocabulary::frame::{Marker, Ns, ThreadKey, ThreadKind, is_harmless};
 use crate::model::vocabulary::role::Role;
 use crate::session::source::{Source, Waited};
 use crate::session::timed;
@@ -27,7 +28,7 @@ use stacks::{Stacks, is_young};
 
 /// Maximum time to observe all threads once.
 const OBSERVED_WITHIN: Duration = Duration::from_secs(5);
-/// Maximum time to find out what all threads wait for.
+/// Maximum time to find out what all threads wait for, and to read all tasks.
 const WAITS_WITHIN: Duration = Duration::from_secs(2);
 /// Minimum ticks before there is no deadlock: a runtime's collector may move what threads wait for
 /// while it is read.
@@ -130,15 +131,22 @@ fn dump(
     }
     let asked = snapshot.threads.iter().filter_map(|thread| Asked::of(&snapshot, thread)).collect();
     let waits = source.waits(asked, WAITS_WITHIN);
+    let tasks = match what {
+        Dumped::Deadlocks => Vec::new(),
+        _ => source.tasks(WAITS_WITHIN),
+    };
     let mut bytes = Vec::new();
     let redactor = output.redactor();
-    let dump = build_dump(
-        &output.redacted(&snapshot),
-        took_ns,
-        &waits,
-        &config.settings,
-        redactor.as_ref(),
-    );
+    let dump = Dump {
+        tasks: tasks::of_processes(tasks, &config.settings, output.redactor()),
+        ..build_dump(
+            &output.redacted(&snapshot),
+            took_ns,
+            &waits,
+            &config.settings,
+            redactor.as_ref(),
+        )
+    };
     let written = match output.format() {
         Format::Json => formats::dump::write_json(&dump, &mut bytes),
         // A dump has no other formats.
@@ -215,6 +223,7 @@ fn build_dump(
         notice: snapshot.notice.clone(),
         threads,
         deadlocks: Arc::clone(&snapshot.deadlocks),
+        tasks: Vec::new(),
         wakers: woken_threads(snapshot, settings),
         wakeups: snapshot.wakeups.clone(),
         tables: snapshot.tables.clone(),
@@ -233,7 +242,7 @@ fn marker(marker: Marker) -> Location {
 }
 /// Returns whether no frame is missing in the place of this one.
 fn is_whole(frame: &Location) -> bool {
-    frame.kind != FrameKind::Marker || *frame.function == *WAITS_FOR_GIL
+    frame.kind != FrameKind::Marker || is_harmless(&frame.function)
 }
 
 /// Returns whether a thread holds the lock of its Python interpreter.
@@ -250,11 +259,13 @@ fn is_timed(blocker: &Blocker, now: &ThreadNow) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::vocabulary::frame::{WAITS_FOR_GIL, task_text};
 
     #[test]
-    fn a_stack_that_waits_for_the_gil_is_whole() {
+    fn a_stack_that_waits_for_the_gil_or_executes_a_task_is_whole() {
         let of = |name: &str, kind| is_whole(&Location::named(name, kind));
         assert!(of("main", FrameKind::Native) && of(WAITS_FOR_GIL, FrameKind::Marker));
+        assert!(of(&task_text("fetch"), FrameKind::Marker));
         assert!(!of("[torn]", FrameKind::Marker));
     }
 }

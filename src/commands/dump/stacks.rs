@@ -107,6 +107,7 @@ mod tests {
 
     use crate::model::facts::recorder::{Limits, Recorder};
     use crate::model::facts::snapshot;
+    use crate::model::facts::tasks::Tasks;
     use crate::model::projection::waits::{Answer, Asked};
     use crate::model::vocabulary::event::{
         Counters, Event, Losses, Observation, Seen, Syscall, Tick,
@@ -280,6 +281,10 @@ mod tests {
             self.asked.push("waits");
             Vec::new()
         }
+        fn tasks(&mut self, _: Duration) -> Vec<Tasks> {
+            self.asked.push("tasks");
+            Vec::new()
+        }
         fn cut(&mut self) -> Option<Arc<Snapshot>> {
             None
         }
@@ -344,7 +349,7 @@ mod tests {
             dumped(Script { snapshots: [nothing, first, last, later].into(), ..Script::default() });
         assert_eq!((code, states(&dump)), (ExitCode::Success, vec!["io", "rdy"]));
         assert_eq!((&dump["took_ms"], &dump["notice"]), (&10.0.into(), &serde_json::Value::Null));
-        assert_eq!(asked, ["snapshot", "snapshot", "snapshot", "pause", "named", "waits"]);
+        assert_eq!(asked, ["snapshot", "snapshot", "snapshot", "pause", "named", "waits", "tasks"]);
     }
 
     #[test]

@@ -42,6 +42,7 @@ fn dump(threads: Vec<DumpThread>) -> Dump {
         notice: None,
         threads,
         deadlocks: Arc::default(),
+        tasks: Vec::new(),
         wakeups: None,
         wakers: Vec::new(),
         tables: Tables::default(),

@@ -14,7 +14,7 @@ use crate::model::facts::tables::{Location, NameId, Named, StackId};
 use crate::model::projection::ALL;
 use crate::model::projection::settings::{Metric, Range, Settings};
 use crate::model::vocabulary::frame::{
-    FrameCode, Marker, Ns, RawFrame, RawName, ThreadKey, ThreadKind, WAITS_FOR_GIL,
+    FrameCode, Marker, Ns, RawFrame, RawName, ThreadKey, ThreadKind, is_harmless,
 };
 use crate::model::vocabulary::role::Origins;
 use crate::model::vocabulary::state::{RawState, State};
@@ -242,5 +242,5 @@ pub fn is_marker(name: &str) -> bool {
                 && name.ends_with(']')
                 && name.starts_with(&bracketed(marker)))
     };
-    name == WAITS_FOR_GIL || Marker::ALL.into_iter().any(is_text)
+    is_harmless(name) || Marker::ALL.into_iter().any(is_text)
 }

@@ -9,6 +9,7 @@
 //! fact         (process, thread, name, stack, state) -> weights; fact_table sums them
 //! ledger       places a thread's booked time: each moment once; span_log: keeps it in order
 //! buckets      writes history; history: reads it; packed, chunks: store it
+//! tasks        tasks of event loops, at one moment
 //! tables       interned stacks and names of frames; interner writes them
 //! tick_rhythm  the intervals achieved
 //! snapshot     an immutable view of all of it
@@ -33,6 +34,7 @@ pub mod redacted;
 pub mod snapshot;
 pub mod span_log;
 pub mod tables;
+pub mod tasks;
 pub mod thread;
 pub mod tick_rhythm;
 pub mod unsampled;

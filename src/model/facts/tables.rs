@@ -12,7 +12,9 @@ use std::sync::Arc;
 use crate::model::facts::chunks::Chunks;
 use crate::model::facts::kernel_lock::KernelLock;
 use crate::model::vocabulary::blocker::BlockerKind;
-use crate::model::vocabulary::frame::{FrameCode, Marker, RawFrame, ThreadKey, ThreadKind};
+use crate::model::vocabulary::frame::{
+    FrameCode, Marker, RawFrame, ThreadKey, ThreadKind, task_name,
+};
 use crate::model::vocabulary::role::Origins;
 use crate::model::vocabulary::state::{FutexKind, RawState, State};
 
@@ -165,6 +167,11 @@ impl Location {
             kind,
             tier: None,
         }
+    }
+
+    /// Returns whether this names the task that a thread executes; see [`task_name`].
+    pub fn is_task(&self) -> bool {
+        self.kind == FrameKind::Marker && task_name(&self.function).is_some()
     }
 
     /// Returns whether this is a kernel function without a name: not every user may see their

@@ -268,6 +268,9 @@ pub(in crate::model) fn mark(location: &Location, role: Role) -> BaseMark {
         &*PATTERNS;
     let [.., joins, results, blocks_on, java_queues] = &*PATTERNS;
     let name = &*location.function;
+    if location.is_task() {
+        return BaseMark::Neutral;
+    }
     if let Some(words) = redacted::of(name) {
         let mut marks = words.filter_map(|word| WORDS.iter().find(|(known, _)| *known == word));
         if let Some((_, mark)) = marks.next() {

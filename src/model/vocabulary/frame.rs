@@ -144,6 +144,26 @@ const COPIED: &str = " KiB copied]";
 /// The frame that stands for what a thread calls to get the lock of CPython's interpreter.
 pub const WAITS_FOR_GIL: &str = "[waiting for the GIL]";
 
+/// Text around the name of a task.
+const TASK: &str = "[task ";
+const TASK_END: &str = "]";
+
+/// Returns the text of the frame that names the task which a thread executes: `[task fetch]`. It is
+/// a marker, as no code has that name, but nothing is missing in its place.
+pub fn task_text(name: &str) -> String {
+    format!("{TASK}{name}{TASK_END}")
+}
+
+/// Returns the name of the task in the text of such a frame.
+pub fn task_name(text: &str) -> Option<&str> {
+    text.strip_prefix(TASK)?.strip_suffix(TASK_END)
+}
+
+/// Whether the text of a marker stands for no missing frame.
+pub fn is_harmless(text: &str) -> bool {
+    text == WAITS_FOR_GIL || task_name(text).is_some()
+}
+
 /// Why a stack ends early, or what stands where no stack could be had.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[repr(u8)]
@@ -370,6 +390,21 @@ mod tests {
         for code in codes {
             assert_eq!(RawFrame::new(code).decode(), code);
             assert_eq!(RawFrame::from_bits(RawFrame::new(code).bits()).decode(), code);
+        }
+    }
+
+    #[test]
+    fn a_task_is_named_by_its_frame() {
+        for name in ["fetch", "", "x] [task y", "[torn]"] {
+            assert_eq!(task_name(&task_text(name)), Some(name));
+            assert!(is_harmless(&task_text(name)) && !Marker::is_text(&task_text(name)));
+        }
+        assert!(is_harmless(WAITS_FOR_GIL));
+        for marker in Marker::ALL {
+            assert!(!is_harmless(&marker.text(None)), "{marker:?}");
+        }
+        for text in ["[task", "[task]", "task fetch", "[task fetch] x"] {
+            assert!(!is_harmless(text), "{text}");
         }
     }
 

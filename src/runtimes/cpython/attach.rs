@@ -33,6 +33,8 @@ impl<M: ReadMemory> Cpython<M> {
             Cpython { evaluation, ids, ..Cpython::new(memory, layout, image.runtime, names) };
         let ids = cpython.ids.all();
         cpython.check(|id| ids.contains(&id))?;
+        // Where it is built into the interpreter.
+        cpython.find_asyncio(image.data());
         Ok(cpython)
     }
 
@@ -50,6 +52,7 @@ impl<M: ReadMemory> Cpython<M> {
             lists: FrameLists::default(),
             thread_names: ThreadNames::default(),
             locks: Default::default(),
+            asyncio: Default::default(),
             codes: Codes::default(),
             copied: Ns::MAX,
             frames: Vec::new(),

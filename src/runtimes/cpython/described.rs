@@ -159,6 +159,7 @@ impl Layout {
                 native_id: Some(near(at.thread_ids + 8)?),
                 unique: near(at.thread_ids + 8)?,
                 chunk: Some(near(at.thread_ids + 16)?),
+                task: None,
             },
             frame: Frame {
                 previous: near(at.frame + 8)?,

@@ -42,6 +42,8 @@ struct Places {
     /// Address and bytes.
     chunks: Vec<(u64, u64)>,
     frames: Vec<u64>,
+    /// The task that the thread executed.
+    task: u64,
 }
 
 /// Readers of the frames of all threads.
@@ -134,6 +136,11 @@ impl FrameLists {
         self.places.get(&thread.address)?.cframe
     }
 
+    /// Returns the task that the thread executed when its frames were read; 0: none.
+    pub fn task(&self, thread: &ThreadState) -> u64 {
+        self.places.get(&thread.address).map_or(0, |places| places.task)
+    }
+
     /// Appends the frames of a thread to `out`, innermost first, with those that mark where C calls
     /// Python. Returns why there are no more, if they do not end by themselves. `None`: the thread
     /// state is not this thread's any more.
@@ -156,6 +163,8 @@ impl FrameLists {
         if !thread.is_in(bytes, layout) {
             return None;
         }
+        let task = layout.thread.task.map(|task| thread.address.wrapping_add(task.of_thread));
+        places.task = task.and_then(|at| copy.word(at)).unwrap_or(0);
         let end = walk(memory, layout, thread, copy, &mut places, out);
         self.places.insert(thread.address, places);
         Some(end)
@@ -167,6 +176,10 @@ impl Places {
         let frame = layout.frame.span();
         let mut pieces = Vec::with_capacity(2 + self.chunks.len() + self.frames.len());
         pieces.push((thread.address, layout.thread.span()));
+        // Far behind all else.
+        pieces.extend(
+            layout.thread.task.map(|task| (thread.address.wrapping_add(task.of_thread), 8)),
+        );
         if let (Some(at), Top::CFrame { frame, .. }) = (self.cframe, layout.thread.top) {
             pieces.push((at, frame as usize + 8));
         }
@@ -275,7 +288,7 @@ fn read_chunks<M: ReadMemory>(
 }
 
 /// Returns the frame that these bytes are, and the address of its caller.
-fn parse(layout: &Layout, address: u64, bytes: &[u8]) -> Option<(InterpreterFrame, u64)> {
+pub fn parse(layout: &Layout, address: u64, bytes: &[u8]) -> Option<(InterpreterFrame, u64)> {
     let l = &layout.frame;
     let word = |at: u64| u64_at(bytes, at as usize);
     let byte = |at: Option<u64>| at.map_or(Some(0), |at| bytes.get(at as usize).copied());

@@ -164,6 +164,11 @@ impl Image {
         Image { start, runtime, minor, data: [data].into() }
     }
 
+    /// Returns its writable memory.
+    pub fn data(&self) -> &[Range<u64>] {
+        &self.data
+    }
+
     /// Returns the version, and the layout of its structures.
     pub fn layout<M: ReadMemory>(&self, memory: &M) -> Result<(Version, Layout), Unreadable> {
         let mut description = vec![0; DESCRIPTION];

@@ -6,7 +6,7 @@
 //! 3.9.18, 3.10.13, 3.11.7, 3.12.1). A build that differs is found by the checks of attaching, and
 //! is not read.
 
-use crate::unwinder::interpreted::InterpreterLayout;
+use crate::unwinder::interpreted::{self, InterpreterLayout};
 
 /// A version, `PY_VERSION_HEX`: `0x030d00f0` is 3.13.0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -128,6 +128,16 @@ pub struct Thread {
     pub unique: u64,
     /// The newest part of the data stack; 3.11 on.
     pub chunk: Option<u64>,
+    /// The task of asyncio that it executes; 3.14 on, once asyncio is loaded.
+    pub task: Option<RunningTask>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RunningTask {
+    /// In a thread.
+    pub of_thread: u64,
+    /// In a task: its name.
+    pub name: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -225,6 +235,7 @@ const fn old_thread() -> Thread {
         native_id: None,
         unique: 256,
         chunk: None,
+        task: None,
     }
 }
 
@@ -297,6 +308,7 @@ const KNOWN: [Layout; 5] = [
             native_id: Some(160),
             unique: 240,
             chunk: Some(296),
+            task: None,
         },
         frame: Frame {
             previous: 48,
@@ -338,6 +350,7 @@ const KNOWN: [Layout; 5] = [
             native_id: Some(144),
             unique: 224,
             chunk: Some(232),
+            task: None,
         },
         frame: Frame {
             previous: 8,
@@ -455,7 +468,13 @@ impl Layout {
             pthread: offset(thread.pthread)?,
             innermost,
             indirect,
-            running_task: None,
+            running_task: match thread.task {
+                None => None,
+                Some(task) => Some(interpreted::RunningTask {
+                    of_thread: offset(task.of_thread)?,
+                    name: offset(task.name)?,
+                }),
+            },
             frame_size,
             frame_caller: offset(frame.previous)?,
             frame_code: offset(frame.code)?,

@@ -18,6 +18,7 @@
 //! locks         `threading.Lock` and `RLock` that threads wait for
 //! module_names  file -> module
 //! objects       strings, bytes, types
+//! asyncio/      tasks of event loops
 //! attributes    dictionaries, attributes of objects
 //! thread_names  names that the program gives to threads
 //! ```
@@ -26,6 +27,7 @@
 //! checks afterwards that it has not run. Those of a running thread were taken by the kernel. Code
 //! objects are compared with memory for each stack; see [`code_objects`].
 
+mod asyncio;
 mod attach;
 mod attributes;
 mod code_objects;
@@ -52,11 +54,14 @@ use rustc_hash::FxHashSet;
 use crate::clock::monotonic;
 use crate::model::vocabulary::blocker::RawBlocker;
 use crate::model::vocabulary::frame::{Marker, Ns, RawFrame, RawName};
+use crate::process::maps::Maps;
 use crate::process::memory::ReadMemory;
 use crate::runtimes::frame_and_thread_names::Names;
 use crate::unwinder::interpreted::{Evaluations, InterpreterFrame, InterpreterLayout};
 use crate::unwinder::interpreted::{StackOwner, Taken};
 use crate::unwinder::{Generated, Leave, Place};
+use asyncio::Asyncio;
+pub use asyncio::tasks_of;
 use code_objects::{Codes, Instant, Nameless};
 use evaluations::{Chain, split};
 use frame_list::FrameLists;
@@ -90,6 +95,7 @@ pub struct Cpython<M> {
     lists: FrameLists,
     thread_names: ThreadNames,
     locks: Locks,
+    asyncio: Asyncio,
     codes: Codes,
     /// When the stack that is walked was copied.
     copied: Ns,
@@ -142,6 +148,10 @@ impl<M: ReadMemory> Cpython<M> {
         frames.clear();
         let parts = self.read_parts(states, &mut frames);
         let sound = parts.is_some();
+        out.task = parts
+            .iter()
+            .flatten()
+            .find_map(|part| self.running_task(self.lists.task(&self.threads.states[part.state])));
         let mut holds_lock = self.hold_lock(states);
         let main = self.threads.pthread_of(self.ids.main());
         let parts = parts.unwrap_or_default();
@@ -181,7 +191,8 @@ impl<M: ReadMemory> Cpython<M> {
             if frames.len() > from || end.is_some() {
                 let cframe = self.lists.cframe(&state);
                 let place = several::place(&self.layout, &frames[from..], cframe);
-                parts.push(Part { nth: state.nth, place, frames: from..frames.len(), end });
+                let frames = from..frames.len();
+                parts.push(Part { state: *at, nth: state.nth, place, frames, end });
             }
         }
         Some(parts)
@@ -196,6 +207,7 @@ impl<M: ReadMemory> Cpython<M> {
         let instant = Instant { since, copied: Some(self.copied), now };
         let chain = Chain { frames: &taken.frames, gap: taken.gap, end: taken.end };
         self.name(chain, &mut taken.holds_lock.clone(), instant, &mut out);
+        out.task = self.task_named(&taken.task_name);
         out
     }
 
@@ -243,6 +255,10 @@ impl<M: ReadMemory + Send> Generated for Cpython<M> {
         self.read_threads(true);
         let Cpython { memory, layout, threads, names, .. } = self;
         self.thread_names.read(memory, layout, threads, names, moved, self.ids.main())
+    }
+
+    fn mapped(&mut self, maps: &Maps) {
+        self.find_asyncio_in(maps);
     }
 
     fn covers(&self, _: u64) -> bool {

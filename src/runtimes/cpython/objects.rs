@@ -1,5 +1,7 @@
 //! Python objects in the target's memory: strings, bytes, the name of an object's type.
 
+use std::ops::Range;
+
 use crate::elf::{u32_at, u64_at};
 use crate::process::memory::ReadMemory;
 use crate::runtimes::cpython::layout::Object;
@@ -21,34 +23,39 @@ impl Object {
         let mut bytes = vec![0; FIRST.max(self.characters as usize)];
         let read = memory.read(at, &mut bytes);
         bytes.truncate(read);
-        let length = u64_at(&bytes, self.text_length as usize)?;
+        let (_, all) = self.characters_in(&bytes)?;
+        if bytes.len() < all.end {
+            bytes.resize(all.end, 0);
+            memory.read_exact(at, &mut bytes)?;
+        }
+        self.text_in(&bytes)
+    }
+
+    /// Returns the bytes of a character, and where all characters are. `bytes`: the string's head,
+    /// and more.
+    fn characters_in(&self, bytes: &[u8]) -> Option<(usize, Range<usize>)> {
+        let length = u64_at(bytes, self.text_length as usize)?;
         // How it is written: interned (several bits), bytes of a character (3 bits), compact,
         // ASCII.
-        let state = u32_at(&bytes, self.text_state as usize)? >> self.interned_bits;
+        let state = u32_at(bytes, self.text_state as usize)? >> self.interned_bits;
         let (kind, compact, ascii) = (state & 7, state >> 3 & 1 == 1, state >> 4 & 1 == 1);
         if !compact || length > TEXT_MAX || !matches!(kind, 1 | 2 | 4) || (ascii && kind != 1) {
             return None;
         }
-        let start = if ascii { self.ascii } else { self.characters };
-        let size = (length * u64::from(kind)) as usize;
-        let all = start as usize + size;
-        if bytes.len() < all {
-            bytes.resize(all, 0);
-            memory.read_exact(at, &mut bytes)?;
+        let start = if ascii { self.ascii } else { self.characters } as usize;
+        Some((kind as usize, start..start + length as usize * kind as usize))
+    }
+
+    /// Returns the text of a string that begins with these bytes. What is missing of it is `...`.
+    /// `None` where all of it is missing.
+    pub fn text_in(&self, bytes: &[u8]) -> Option<String> {
+        let (kind, all) = self.characters_in(bytes)?;
+        let there = bytes.get(all.start..all.end.min(bytes.len()))?;
+        if there.is_empty() && !all.is_empty() {
+            return None;
         }
-        let characters = bytes.get(start as usize..all)?;
-        let wide = |code: u32| char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
-        Some(match kind {
-            1 => characters.iter().map(|byte| char::from(*byte)).collect(),
-            2 => characters
-                .chunks_exact(2)
-                .map(|two| wide(u16::from_le_bytes([two[0], two[1]]).into()))
-                .collect(),
-            _ => characters
-                .chunks_exact(4)
-                .map(|four| wide(u32::from_le_bytes(four.try_into().expect("4 bytes"))))
-                .collect(),
-        })
+        let text = characters(kind, there);
+        Some(if bytes.len() < all.end { text + "..." } else { text })
     }
 
     /// Reads a bytes object of at most `max` bytes.
@@ -91,5 +98,21 @@ impl Object {
             (text.split_last()? == (&0, name)).then_some(())
         };
         named().is_some()
+    }
+}
+
+/// Decodes characters of this number of bytes each.
+fn characters(kind: usize, bytes: &[u8]) -> String {
+    let wide = |code: u32| char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
+    match kind {
+        1 => bytes.iter().map(|byte| char::from(*byte)).collect(),
+        2 => bytes
+            .chunks_exact(2)
+            .map(|two| wide(u16::from_le_bytes([two[0], two[1]]).into()))
+            .collect(),
+        _ => bytes
+            .chunks_exact(4)
+            .map(|four| wide(u32::from_le_bytes(four.try_into().expect("4 bytes"))))
+            .collect(),
     }
 }

@@ -76,6 +76,12 @@ impl ThreadIds {
         }
     }
 
+    /// Returns our id of a thread that the process sees by this id.
+    pub fn outside(&self, id: u32) -> u32 {
+        let known = self.inside.iter().flatten().find(|(_, inner)| **inner == id);
+        known.map_or(id, |(outer, _)| *outer)
+    }
+
     /// Returns the ids of all threads, as the process sees them.
     pub fn all(&mut self) -> FxHashSet<u32> {
         let Some(pid) = self.pid else { return self.made_up.clone() };

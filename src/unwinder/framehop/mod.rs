@@ -264,8 +264,10 @@ impl<M: ReadMemory> Unwinder for FramehopUnwinder<M> {
         let first = out.len();
         out.extend(found.frames);
         out.extend(found.end.map(RawFrame::marker));
+        let walk = Walk { end: found.end, recovered: false };
+        interpreted::place_task(found.task, walk, out);
         self.fold(first, out);
-        Some(Walk { end: found.end, recovered: false })
+        Some(walk)
     }
 
     fn has_read_frames(&self) -> bool {

@@ -27,7 +27,8 @@ fn evaluations(sizes: &[usize], end: Option<Marker>) -> Evaluations {
         })
         .collect();
     let count = ends.last().copied().unwrap_or(0);
-    Evaluations { frames: (0..count as u64).map(python).collect(), ends, end, waits: None }
+    let frames = (0..count as u64).map(python).collect();
+    Evaluations { frames, ends, end, ..Evaluations::default() }
 }
 
 /// Places evaluations in a native stack of `native` letters; `e` evaluates. Returns letters, too:
@@ -138,6 +139,28 @@ fn a_wait_for_the_interpreter_s_lock_stands_for_what_leads_to_it() {
     assert_eq!(placed("abecedf", waits(&[1, 1]), WHOLE).0, "W0c1df");
     assert_eq!(placed("abececedf", waits(&[1]), WHOLE).0, "W0~df", "apart");
     assert_eq!(placed("abc", waits(&[]), WHOLE).0, "abc");
+}
+
+#[test]
+fn a_task_stands_behind_all_frames_but_before_the_reason_of_an_end() {
+    let task = |sizes: &[usize], end| Evaluations {
+        task: Some(kernel(u64::from(u32::from('T')))),
+        ..evaluations(sizes, end)
+    };
+    assert_eq!(placed("aebec", task(&[1, 1], None), WHOLE), ("a0b1cT".into(), WHOLE));
+    assert_eq!(placed("aebecedf", task(&[1], None), WHOLE).0, "a0~dfT", "apart");
+    let bad = ends(Marker::BadUnwind);
+    assert_eq!(placed("aebe!", task(&[1, 1], None), bad), ("a0b1T!".into(), bad));
+    let cut = ends(Marker::Truncated);
+    assert_eq!(placed("aeb!", task(&[1, 1], None), cut).0, "a0b.1T", "all of Python is known");
+    let torn = Some(Marker::Torn);
+    assert_eq!(placed("aebec", task(&[1], torn), WHOLE).0, "a0b!cT", "the end is in between");
+    assert_eq!(placed("ab", task(&[], None), WHOLE).0, "abT");
+    let mut alone = vec![python(1), RawFrame::marker(Marker::Torn)];
+    place_task(Some(python(2)), ends(Marker::Torn), &mut alone);
+    assert_eq!(alone, [python(1), python(2), RawFrame::marker(Marker::Torn)]);
+    place_task(None, WHOLE, &mut alone);
+    assert_eq!(alone.len(), 3);
 }
 
 #[test]

@@ -185,6 +185,7 @@ fn kinds_of_code_are_told_by_its_mapping_and_source() {
         ("[anon:x y]", "f", "", FrameKind::Native),
         ("/lib/libc.so.6", "[f]", "", FrameKind::Native),
         ("", "[torn]", "", FrameKind::Marker),
+        ("", "[task fetch]", "", FrameKind::Marker),
         ("", "[f]", "", FrameKind::Native),
         ("[java]", "A.b", "", FrameKind::Java),
         ("", "A.b", "A.java", FrameKind::Java),

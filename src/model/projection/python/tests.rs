@@ -12,7 +12,8 @@ const LIB: &str = "/usr/lib/python3.13/";
 const PACKAGES: &str = "/app/venv/lib/python3.13/site-packages/";
 
 /// Reads a frame. `FILE!name` is a native function, and `FILE!!N` one without a name. `=name` is of
-/// Python's library, `+name` of a package, any other name a Python function of the user.
+/// Python's library, `+name` of a package, `[name]` a marker. Any other name is a Python function
+/// of the user.
 fn frame(text: &str) -> (Location, Role) {
     let python = |name: &str, file: String| Location {
         file: Some(file.into()),
@@ -33,6 +34,7 @@ fn frame(text: &str) -> (Location, Role) {
             let named = Location::named(&name, FrameKind::Native);
             (Location { module: module.into(), ..named }, origin)
         }
+        (_, ("[", _)) => (Location::named(text, FrameKind::Marker), Origin::Unknown),
         (_, ("=", name)) => (python(name, format!("{LIB}x.py")), Origin::Unknown),
         (_, ("+", name)) => (python(name, format!("{PACKAGES}x.py")), Origin::Unknown),
         _ => (python(text, "/app/x.py".into()), Origin::Unknown),
@@ -42,14 +44,23 @@ fn frame(text: &str) -> (Location, Role) {
 }
 
 /// Returns whether a thread in this state waits for work; frames outermost first.
-#[track_caller]
-fn is_idle(state: State, frames: &[&str]) -> bool {
+fn judged(state: State, frames: &[&str]) -> bool {
     let (wait, base) = frames.iter().fold((Wait::default(), Base::default()), |(wait, base), f| {
         let (location, role) = frame(f);
         let base = base.below(base_marks::mark(&location, role));
         (wait.below(idle_marks::mark(&location)), base)
     });
     wait.is_idle(ThreadKind::Plain, state) || base.is_idle(state)
+}
+
+/// The same, and it must not depend on the name of a task that the thread executes.
+#[track_caller]
+fn is_idle(state: State, frames: &[&str]) -> bool {
+    let nameless = judged(state, frames);
+    for task in ["[task fetch]", "[task event_loop]", "[task handle_request]", "[task take]"] {
+        assert_eq!(judged(state, &[&[task][..], frames].concat()), nameless, "{task}");
+    }
+    nameless
 }
 
 fn joined<'a>(parts: &[&[&'a str]]) -> Vec<&'a str> {

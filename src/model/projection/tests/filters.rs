@@ -40,6 +40,31 @@ fn the_interesting_cut_keeps_the_innermost_interesting_frame_and_one_callee() {
 }
 
 #[test]
+fn a_task_is_found_by_its_name() {
+    let mut world = World::new();
+    world.fact("main", "[task fetch prices];run;shop::a", State::Run, 3);
+    world.fact("main", "[task fetch stock];run;shop::a", State::Run, 4);
+    world.fact("main", "run;shop::a", State::Run, 5);
+    let focus = Filters { focus: pattern("task.*prices"), ..Filters::default() };
+    assert_shows(
+        world.shows(&with(focus)),
+        "
+        main 3 0
+          [task fetch prices] 3 0
+            run 3 0
+              shop::a 3 3
+        ",
+    );
+    let grouping = Grouping::Frame(Regex::new(r"^\[task ").unwrap());
+    let groups: Vec<_> = world
+        .shows(&Settings { grouping, ..Settings::default() })
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    assert!(groups.iter().any(|line| line.trim() == "[task fetch stock] 4 0"), "{groups:?}");
+}
+
+#[test]
 fn an_interesting_leaf_keeps_itself() {
     let mut world = World::new();
     world.fact("main", "start;lib;shop::a", State::Run, 3);

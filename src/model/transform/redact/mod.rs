@@ -27,7 +27,9 @@ use crate::model::projection::{
 };
 use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::event::Syscall;
-use crate::model::vocabulary::frame::{FrameCode, Marker, RawFrame, ThreadKind, WAITS_FOR_GIL};
+use crate::model::vocabulary::frame::{
+    FrameCode, Marker, RawFrame, ThreadKind, WAITS_FOR_GIL, task_name, task_text,
+};
 use crate::model::vocabulary::role::Origin;
 use crate::model::vocabulary::thread_name_rules::{UNNAMED, by_rules};
 use crate::model::vocabulary::wakeup::{Pair, Waker, Wakeups};
@@ -183,11 +185,31 @@ impl Redactor {
         }
     }
 
+    /// Returns the replacement of a task's name, if the program gave it one.
+    pub fn task(&self, name: &str) -> String {
+        let number = name.strip_prefix("Task-");
+        match number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit())) {
+            true => name.to_owned(),
+            false => self.thread(name),
+        }
+    }
+
+    /// Returns the replacement of the name of a type that a task awaits; CPython's own are no
+    /// secret.
+    pub fn awaited(&self, class: &str) -> String {
+        const OWN: [&str; 3] = ["_asyncio.Future", "_GatheringFuture", "async_generator_athrow"];
+        if OWN.contains(&class) { class.to_owned() } else { self.key.words(class) }
+    }
+
     pub fn location(&mut self, location: &Location, origin: Origin) -> Location {
         let Location { function, module, file, line, kind, tier } = location;
         let (line, kind, tier) = (*line, *kind, *tier);
         if kind == FrameKind::Marker {
-            let function = marker(&self.key, function).into();
+            let function = match task_name(function) {
+                Some(name) => task_text(&self.task(name)),
+                None => marker(&self.key, function),
+            };
+            let function = function.into();
             return Location { function, module: self.text(module), file: None, line, kind, tier };
         }
         if kind == FrameKind::Java && is_of_java(function, module) {

@@ -165,6 +165,9 @@ fn what_every_system_has_stays_and_nothing_else_does() {
         ("[waiting for the GIL]", "[waiting for the GIL]".to_owned()),
         ("[no unwind info: libacme.so]", format!("[no unwind info: {}]", KEY.words("libacme.so"))),
         ("[acme]", format!("[{}]", KEY.word("acme"))),
+        ("[task acme-3]", format!("[task {}]", redactor.thread("acme-3"))),
+        ("[task torn]", format!("[task {}]", redactor.thread("torn"))),
+        ("[task (other)]", "[task (other)]".to_owned()),
     ] {
         assert_eq!(
             *redactor.location(&location(text, "", FrameKind::Marker), Origin::Unknown).function,

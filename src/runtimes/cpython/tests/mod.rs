@@ -1,10 +1,12 @@
 //! A made-up interpreter of each version, read while it changes, and garbage.
 
+mod asyncio;
 mod hostile;
 mod images;
 mod locks;
 pub mod made_up;
 mod made_up_objects;
+mod made_up_tasks;
 mod replaced;
 mod thread_names;
 

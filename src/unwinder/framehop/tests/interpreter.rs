@@ -35,7 +35,7 @@ impl Generated for Interpreter {
         self.0.lock().unwrap().push(taken.map(|taken| taken.frames.len()));
         let frames = [0, 1].map(|id| RawFrame::new(FrameCode::Runtime { id })).to_vec();
         let end = taken.and_then(|taken| taken.end);
-        Some(Evaluations { frames, ends: vec![1, 2], end, waits: None })
+        Some(Evaluations { frames, ends: vec![1, 2], end, ..Evaluations::default() })
     }
 
     fn leave(
