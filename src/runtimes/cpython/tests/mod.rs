@@ -246,6 +246,19 @@ fn the_native_stack_tells_which_thread_runs_an_interpreter() {
 }
 
 #[test]
+fn the_list_of_a_greenlet_ends_without_the_frame_of_its_thread() {
+    for layout in layouts() {
+        let (program, thread, codes) = program(layout);
+        let mut python = reader(&program);
+        let expected = read(&mut python, 0);
+        let mut frames = chain(&layout, codes);
+        frames.truncate(frames.len() - usize::from(layout.minor >= 15));
+        program.frames(thread, &frames);
+        assert_eq!(read(&mut python, 0), expected, "{layout:?}");
+    }
+}
+
+#[test]
 fn the_middle_of_a_deep_stack_is_folded() {
     for layout in layouts() {
         let (program, thread, codes) = program(layout);
