@@ -180,18 +180,15 @@ struct Exchange {
     native: usize,
 }
 
-/// Returns where functions that exchange stacks are further out than the first of these native
-/// evaluations, innermost first.
+/// Returns where functions that exchange stacks are, innermost first; `native`: the native
+/// evaluations.
 fn exchanges_in(
     stack: &[RawFrame],
     native: &[usize],
-    exchanges: impl Fn(RawFrame) -> bool,
+    exchanges: &impl Fn(RawFrame) -> bool,
 ) -> Vec<Exchange> {
     let mut found: Vec<Exchange> = Vec::new();
-    for at in native.first().map_or(stack.len(), |innermost| innermost + 1)..stack.len() {
-        if !exchanges(stack[at]) {
-            continue;
-        }
+    for (at, _) in stack.iter().enumerate().filter(|(_, frame)| exchanges(**frame)) {
         match found.last_mut().filter(|last| last.to == at) {
             Some(last) => last.to += 1,
             None => {
@@ -218,16 +215,20 @@ fn fit(
         _ if native == own && !native_ends => return Fit::Pairs(0),
         _ => {}
     }
-    // Not just the innermost: the library also calls functions that trace the coroutine.
     let exchanged = exchanged();
+    // In the middle of an exchange the interpreter's frames may be linked otherwise, or be another
+    // coroutine's. The innermost evaluation calls the library then, so it has not just begun.
+    let in_exchange = exchanged.first().is_some_and(|at| at.native == 0);
+    // Not just the innermost: the library also calls functions that trace the coroutine.
     let up_to = |behind| {
         let at = *exchanged.iter().find(|at| at.native == own + behind)?;
         Some(Fit::Exchanged { behind, at })
     };
-    up_to(0).or_else(|| up_to(1)).unwrap_or(match native - own {
+    up_to(0).unwrap_or(match native - own {
         0 => Fit::NativeEnds,
+        _ if in_exchange => Fit::Apart,
         1 if !native_ends && exchanged.is_empty() => Fit::Pairs(1),
-        _ => Fit::Apart,
+        _ => up_to(1).unwrap_or(Fit::Apart),
     })
 }
 
@@ -252,7 +253,7 @@ pub fn place(
     out: &mut Vec<RawFrame>,
 ) -> Walk {
     let stack = out.split_off(first);
-    let exchanged = || exchanges_in(&stack, native, exchanges);
+    let exchanged = || exchanges_in(&stack, native, &exchanges);
     let fit = fit(native.len(), walk.end.is_some(), &evaluations, exchanged);
     let mut from = 0;
     if let (Some(waits), Some(innermost)) = (evaluations.waits, native.first()) {
@@ -279,13 +280,14 @@ pub fn place(
                 }
                 from = at + 1;
             }
-            out.extend_from_slice(&stack[from..exchange.to]);
+            out.extend_from_slice(&stack[from..exchange.to.max(from)]);
             if walk.end.is_some() {
                 // All of the coroutine that runs is known.
                 return Walk { end: None, recovered: true };
             }
-            let outermost = native.last().map_or(0, |at| at + 1);
-            out.extend_from_slice(&stack[outermost.max(exchange.to)..]);
+            let of_library = stack.iter().rposition(|frame| exchanges(*frame));
+            let outermost = of_library.max(native.last().copied());
+            out.extend_from_slice(&stack[outermost.map_or(0, |at| at + 1)..]);
             walk
         }
         Fit::InterpreterEnds => {

@@ -88,6 +88,14 @@ fn the_stack_of_a_coroutine_ends_in_the_library_that_started_it() {
     assert_eq!(placed("exaebexxcef", &[1, 1]), "xa0b1xxf", "one has just begun");
     // Where the interpreter goes on with who started it, all are in their places.
     assert_eq!(placed("aexbec", &[1, 1]), "a0xb1c");
+    assert_eq!(placed("aexxcexxceedf", &[1]), "a0xxdf", "one that another one has started");
+    assert_eq!(placed("aexxcexdxf", &[1]), "a0xxf", "the outermost runs none of its functions");
+    // One whose function is native.
+    assert_eq!(placed("zxxcef", &[]), "zxxf");
+    assert_eq!(placed("zbxxf", &[]), "zbxxf");
+    // It is about to exchange the stack, and the interpreter's frames are linked otherwise.
+    assert_eq!(placed("xxaebec", &[1]), "xxa0~c");
+    assert_eq!(placed("xaebexxcef", &[1]), "xa0~f");
     // Numbers that do not fit.
     assert_eq!(placed("aebecexf", &[1]), "a0~xf");
     assert_eq!(placed("aexbecedf", &[1, 1]), "a01~df");
