@@ -14,6 +14,8 @@ use crate::unwinder::interpreted::InterpreterFrame;
 /// The frames of one thread state.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Part {
+    /// Index of the state.
+    pub state: usize,
     /// Number of its interpreter in the list.
     pub nth: usize,
     /// Where its innermost evaluation is on the native stack; the lower, the later it began. `None`
