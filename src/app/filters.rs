@@ -77,7 +77,7 @@ impl Field {
             }
             Field::Threads => "only threads whose name or group matches",
             Field::SkipDaemon => "not Java's daemon threads, and not the virtual machine's own",
-            Field::Gil => "only what runs with Python's global lock (GIL) held",
+            Field::Gil => "only what runs or waits with Python's global lock (GIL) held",
             Field::MinPercent => "leave out rows below this share",
         }
     }

@@ -181,6 +181,74 @@ mod tests {
     }
 
     #[test]
+    fn the_kernel_finds_each_offset_in_its_place() {
+        let layout = InterpreterLayout {
+            interpreters: 1,
+            lock: 2,
+            lock_holder: 3,
+            lock_locked: 4,
+            interpreter_lock: Some(5),
+            next_interpreter: 6,
+            first_thread: 7,
+            next_thread: 8,
+            thread_interpreter: 9,
+            pthread: 10,
+            innermost: 11,
+            indirect: Some(12),
+            running_task: Some(13),
+            frame_size: 14,
+            frame_caller: 15,
+            frame_code: 16,
+            frame_position: 17,
+            position_is_short: true,
+            frame_owner: Some(19),
+            frame_is_entry: Some(20),
+            frame_copy: Some(21),
+            shim_owner: Some(22),
+            code_size: 23,
+            code_file: 24,
+            code_name: 25,
+            code_lines: 26,
+            code_first_line: 27,
+        };
+        let (_, fields) = include_str!("interpreter.bpf.h").split_once("struct layout {").unwrap();
+        let fields = fields.split_once("};").unwrap().0.lines().map(str::trim);
+        let fields = fields.filter_map(|line| line.strip_prefix("u64 ")?.strip_suffix(';'));
+        let names: Vec<&str> = fields.flat_map(|names| names.split(", ")).collect();
+        let expected = [
+            ("interpreters", 1),
+            ("lock", 2),
+            ("lock_holder", 3),
+            ("lock_locked", 4),
+            ("interpreter_lock", 5),
+            ("next_interpreter", 6),
+            ("first_thread", 7),
+            ("next_thread", 8),
+            ("thread_interpreter", 9),
+            ("pthread", 10),
+            ("innermost", 11),
+            ("indirect", 12),
+            ("task", 13),
+            ("frame_size", 14),
+            ("caller", 15),
+            ("code", 16),
+            ("position", 17),
+            ("short_position", 1),
+            ("owner", 19),
+            ("is_entry", 20),
+            ("copy", 21),
+            ("shim_owner", 22),
+            ("code_size", 23),
+            ("file", 24),
+            ("name", 25),
+            ("lines", 26),
+            ("first_line", 27),
+        ];
+        let written: Vec<(&str, u64)> = names.into_iter().zip(words(&layout)).collect();
+        assert_eq!(written, expected);
+    }
+
+    #[test]
     fn a_list_is_decoded() {
         let (processor, at, taken) = decode(&written(2, 0)).expect("a record");
         let frame = |address| InterpreterFrame {

@@ -116,7 +116,17 @@ fn the_innermost_function_says_that_its_thread_holds_the_lock() {
             expected[0] = (holds && !layout.free_threaded).then_some(Tier::Gil);
             assert_eq!(tiers(&python.names, &found), expected, "{layout:?}");
         }
-        // Of a running thread the kernel says it.
+        // Of a running thread the kernel says it, which finds the same lock.
+        let for_kernel = python.interpreter_layout().expect("a layout");
+        let [interpreter, holder, locked] =
+            [for_kernel.thread_interpreter, for_kernel.lock_holder, for_kernel.lock_locked]
+                .map(u64::from);
+        let its_lock = match for_kernel.interpreter_lock {
+            Some(at) => program.world.get(program.world.get(state + interpreter) + u64::from(at)),
+            None => for_kernel.lock,
+        };
+        assert_eq!((its_lock, holder, locked), (lock, gil.holder, gil.locked), "{layout:?}");
+        assert_eq!(for_kernel.lock != 0, !layout.free_threaded, "{layout:?}");
         let frame = InterpreterFrame { code: CODE_OF_NOTHING, ..InterpreterFrame::default() };
         let mut frames = vec![frame];
         let layout_of = |python: &mut Cpython<&World>| {
