@@ -338,6 +338,7 @@ mod tests {
                 assert_eq!(press(&mut dialog, &mut filters, keys), Outcome::Changed);
                 let switches = [filters.no_kernel, filters.skip_daemon, filters.gil];
                 assert_eq!(switches, [0, 1, 2].map(|other| on && other == nth), "{keys:?}");
+                assert_eq!(Field::ALL[at].read(&filters), (String::new(), on), "{keys:?}");
                 assert!(dialog.edit.is_none());
             }
         }

@@ -259,6 +259,17 @@ fn the_list_of_a_greenlet_ends_without_the_frame_of_its_thread() {
 }
 
 #[test]
+fn the_library_of_greenlets_is_known_by_its_name() {
+    let (program, ..) = program(layouts().remove(0));
+    let python = reader(&program);
+    let exchanges = |name| python.exchanges_stacks(name);
+    assert!(exchanges("_greenlet.cpython-312-x86_64-linux-gnu.so"));
+    assert!(exchanges("greenlet.cpython-38-x86_64-linux-gnu.so"));
+    assert!(!exchanges("_gevent_cgreenlet.cpython-312-x86_64-linux-gnu.so"));
+    assert!(!exchanges("libpython3.12.so.1.0"));
+}
+
+#[test]
 fn the_middle_of_a_deep_stack_is_folded() {
     for layout in layouts() {
         let (program, thread, codes) = program(layout);
