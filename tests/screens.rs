@@ -146,6 +146,10 @@ fn a_virtual_machine() {
         "jvm-no-daemons-80x24.txt",
         &jvm(80, 24).press("f<down><down><down><down><down><down><down> <esc>E").screen(),
     );
+    // Nothing has Python's lock.
+    let gil = "f<down><down><down><down><down><down><down><down> <esc>E";
+    let screen = jvm(80, 24).press(gil).screen();
+    assert!(screen.contains("only with the GIL hides 100"), "{screen}");
 }
 
 #[test]

@@ -77,7 +77,7 @@ impl Field {
             }
             Field::Threads => "only threads whose name or group matches",
             Field::SkipDaemon => "not Java's daemon threads, and not the virtual machine's own",
-            Field::Gil => "only what runs with Python's global lock (GIL) held",
+            Field::Gil => "only what runs or waits with Python's global lock (GIL) held",
             Field::MinPercent => "leave out rows below this share",
         }
     }
@@ -338,6 +338,7 @@ mod tests {
                 assert_eq!(press(&mut dialog, &mut filters, keys), Outcome::Changed);
                 let switches = [filters.no_kernel, filters.skip_daemon, filters.gil];
                 assert_eq!(switches, [0, 1, 2].map(|other| on && other == nth), "{keys:?}");
+                assert_eq!(Field::ALL[at].read(&filters), (String::new(), on), "{keys:?}");
                 assert!(dialog.edit.is_none());
             }
         }

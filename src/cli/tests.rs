@@ -176,6 +176,7 @@ fn reports_come_every_quarter_of_an_hour_or_as_it_is_said() {
         "dump -p 7 --keep 3",
         "dump -p 7 --check-deadlock --each",
         "dump -p 7 --check-deadlock --skip-daemon",
+        "dump -p 7 --check-deadlock --gil",
         "-p 7 --count 3",
         "record -p 7 --cumulative",
     ] {

@@ -174,34 +174,73 @@ enum Fit {
     NativeEnds,
     /// One to one from the innermost on, as far as the interpreter's frames go.
     InterpreterEnds,
-    /// One to one up to where a library has exchanged the stack: `native` is the number of native
-    /// ones further in, `behind` as in [`Fit::Pairs`]. Further out is the stack of another
-    /// coroutine.
-    Exchanged { behind: usize, native: usize },
+    /// One to one up to where a library has exchanged the stack; `behind` as in [`Fit::Pairs`].
+    /// Further out is the stack of another coroutine.
+    Exchanged { behind: usize, at: Exchange },
     /// They do not fit.
     Apart,
 }
 
-/// `exchanged`: how many native ones are further in than the library that exchanges stacks.
+/// Functions in a row, of a library that exchanges stacks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Exchange {
+    /// Its first frame, and the one behind its last.
+    from: usize,
+    to: usize,
+    /// Number of native evaluations further in.
+    native: usize,
+}
+
+/// Returns where functions that exchange stacks are, innermost first; `native`: the native
+/// evaluations.
+fn exchanges_in(
+    stack: &[RawFrame],
+    native: &[usize],
+    exchanges: &impl Fn(RawFrame) -> bool,
+) -> Vec<Exchange> {
+    let mut found: Vec<Exchange> = Vec::new();
+    for (at, _) in stack.iter().enumerate().filter(|(_, frame)| exchanges(**frame)) {
+        match found.last_mut().filter(|last| last.to == at) {
+            Some(last) => last.to += 1,
+            None => {
+                let native = native.partition_point(|of| *of < at);
+                found.push(Exchange { from: at, to: at + 1, native });
+            }
+        }
+    }
+    found
+}
+
+/// `exchanged`: where the native stack has functions of a library that exchanges stacks.
 fn fit(
     native: usize,
     native_ends: bool,
     evaluations: &Evaluations,
-    exchanged: impl FnOnce() -> Option<usize>,
+    exchanged: impl FnOnce() -> Vec<Exchange>,
 ) -> Fit {
     let own = evaluations.count();
     match native {
-        _ if evaluations.end.is_some() && native >= own => Fit::InterpreterEnds,
-        _ if native_ends && native <= own => Fit::NativeEnds,
-        _ if native == own => Fit::Pairs(0),
-        _ if native < own => Fit::Apart,
-        _ => match exchanged() {
-            Some(native) if native == own => Fit::Exchanged { behind: 0, native },
-            Some(native) if native == own + 1 => Fit::Exchanged { behind: 1, native },
-            None if native == own + 1 && !native_ends => Fit::Pairs(1),
-            _ => Fit::Apart,
-        },
+        _ if evaluations.end.is_some() && native >= own => return Fit::InterpreterEnds,
+        _ if native < own && native_ends => return Fit::NativeEnds,
+        _ if native < own => return Fit::Apart,
+        _ if native == own && !native_ends => return Fit::Pairs(0),
+        _ => {}
     }
+    let exchanged = exchanged();
+    // In the middle of an exchange the interpreter's frames may be linked otherwise, or be another
+    // coroutine's. The innermost evaluation calls the library then, so it has not just begun.
+    let in_exchange = exchanged.first().is_some_and(|at| at.native == 0);
+    // Not just the innermost: the library also calls functions that trace the coroutine.
+    let up_to = |behind| {
+        let at = *exchanged.iter().find(|at| at.native == own + behind)?;
+        Some(Fit::Exchanged { behind, at })
+    };
+    up_to(0).unwrap_or(match native - own {
+        0 => Fit::NativeEnds,
+        _ if in_exchange => Fit::Apart,
+        1 if !native_ends && exchanged.is_empty() => Fit::Pairs(1),
+        _ => up_to(1).unwrap_or(Fit::Apart),
+    })
 }
 
 /// Puts an interpreter's frames in the places of the native frames that execute them: `out[first +
@@ -214,7 +253,8 @@ fn fit(
 /// Libraries of coroutines (greenlet) exchange parts of the native stack. The part of the one that
 /// runs ends in functions of the library, which has started it there; `exchanges`: whether a frame
 /// is one of these. The interpreter's frames end there too. Further out is what another coroutine
-/// has left, of which nothing is shown but how the thread began.
+/// has left, of which nothing is shown but how the thread began. Where the native stack ends
+/// before the thread's beginning, not even that: what is further out may be of any coroutine.
 ///
 /// [`Evaluations::task`] stands behind all frames.
 pub fn place(
@@ -255,11 +295,7 @@ fn place_frames(
     out: &mut Vec<RawFrame>,
 ) -> Walk {
     let stack = out.split_off(first);
-    let exchange = || {
-        let innermost = *native.first()?;
-        (innermost + 1..stack.len()).find(|at| exchanges(stack[*at]))
-    };
-    let exchanged = || exchange().map(|at| native.partition_point(|of| *of < at));
+    let exchanged = || exchanges_in(&stack, native, &exchanges);
     let fit = fit(native.len(), walk.end.is_some(), &evaluations, exchanged);
     let mut from = 0;
     if let (Some(waits), Some(innermost)) = (evaluations.waits, native.first()) {
@@ -278,23 +314,22 @@ fn place_frames(
             out.extend_from_slice(&stack[from..]);
             walk
         }
-        Fit::Exchanged { behind, native: count } => {
-            for (number, at) in native[..count].iter().enumerate() {
+        Fit::Exchanged { behind, at: exchange } => {
+            for (number, at) in native[..exchange.native].iter().enumerate() {
                 out.extend_from_slice(&stack[from..*at]);
                 if let Some(number) = number.checked_sub(behind) {
                     out.extend_from_slice(evaluations.of(number));
                 }
                 from = at + 1;
             }
-            let library = exchange().unwrap_or(from);
-            let of_library = stack[library..].iter().take_while(|frame| exchanges(**frame)).count();
-            out.extend_from_slice(&stack[from..library + of_library]);
+            out.extend_from_slice(&stack[from..exchange.to.max(from)]);
             if walk.end.is_some() {
                 // All of the coroutine that runs is known.
                 return Walk { end: None, recovered: true };
             }
-            let outermost = native.last().map_or(stack.len(), |at| at + 1);
-            out.extend_from_slice(&stack[outermost..]);
+            let of_library = stack.iter().rposition(|frame| exchanges(*frame));
+            let outermost = of_library.max(native.last().copied());
+            out.extend_from_slice(&stack[outermost.map_or(0, |at| at + 1)..]);
             walk
         }
         Fit::InterpreterEnds => {

@@ -150,8 +150,8 @@ pub trait Generated: Send {
         false
     }
 
-    /// Whether a library, by its file's name, exchanges parts of the native stacks of threads that
-    /// execute an interpreter's frames: one of coroutines that have such stacks.
+    /// Returns whether a library, by its file's name, exchanges parts of native stacks to switch
+    /// between coroutines of the interpreter.
     fn exchanges_stacks(&self, _library: &str) -> bool {
         false
     }

@@ -200,11 +200,9 @@ fn descendants(pid: u32) -> Vec<u32> {
     all
 }
 
-/// The calls of greenlets.py. A greenlet's first function may be shown below the one that switched
-/// to it, or without a caller.
+/// The calls of greenlets.py. A greenlet's first function has no caller.
 const SWITCHES: &[(&str, &str)] = &[
     ("<module>", "main"),
-    ("main", "a_start"),
     ("a_start", "a_one"),
     ("a_one", "a_two"),
     ("a_two", "a_one"),
@@ -239,10 +237,11 @@ fn greenlets_are_not_mixed() {
         }
         let (markers, hits) = (profile.markers(), profile.hits());
         println!("{what}: {innermost:?}, {markers:?} of {hits}");
-        // In the middle of a switch the numbers do not fit.
-        let apart = markers.get("[native frames that could not be placed]").copied().unwrap_or(0);
-        if apart * 20 > hits {
-            found.push(format!("{what}: {apart} of {hits} are in one piece"));
+        // Few are sampled in the middle of a switch, where the numbers do not fit, or before the
+        // kernel knows the interpreter.
+        let marked: u64 = markers.values().sum();
+        if marked * 10 > hits {
+            found.push(format!("{what}: {marked} of {hits} have a marker"));
         }
         if !innermost.contains("b_one") {
             found.push(format!("{what}: {innermost:?} of {hits} samples"));

@@ -149,6 +149,7 @@ fn named(raw: RawFrame) -> Named {
         Tier::Native,
         Tier::Baseline,
         Tier::Optimized,
+        Tier::Gil,
     ];
     let location = |function: &str, module: &str, kind| Location {
         function: function.into(),

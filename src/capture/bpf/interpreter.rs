@@ -165,6 +165,7 @@ fn frame(bytes: &[u8]) -> InterpreterFrame {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::unwinder::interpreted::RunningTask;
 
     /// Makes a record of a list of `visited` frames as the program writes it; the address of a
     /// frame is its place in the list.
@@ -183,6 +184,75 @@ mod tests {
         bytes.extend([if visited == 2 { 88 } else { 0 }; 160]);
         bytes.extend(frames.concat());
         bytes
+    }
+
+    #[test]
+    fn the_kernel_finds_each_offset_in_its_place() {
+        let layout = InterpreterLayout {
+            interpreters: 1,
+            lock: 2,
+            lock_holder: 3,
+            lock_locked: 4,
+            interpreter_lock: Some(5),
+            next_interpreter: 6,
+            first_thread: 7,
+            next_thread: 8,
+            thread_interpreter: 9,
+            pthread: 10,
+            innermost: 11,
+            indirect: Some(12),
+            running_task: Some(RunningTask { of_thread: 13, name: 14 }),
+            frame_size: 15,
+            frame_caller: 16,
+            frame_code: 17,
+            frame_position: 18,
+            position_is_short: true,
+            frame_owner: Some(20),
+            frame_is_entry: Some(21),
+            frame_copy: Some(22),
+            shim_owner: Some(23),
+            code_size: 24,
+            code_file: 25,
+            code_name: 26,
+            code_lines: 27,
+            code_first_line: 28,
+        };
+        let (_, fields) = include_str!("interpreter.bpf.h").split_once("struct layout {").unwrap();
+        let fields = fields.split_once("};").unwrap().0.lines().map(str::trim);
+        let fields = fields.filter_map(|line| line.strip_prefix("u64 ")?.strip_suffix(';'));
+        let names: Vec<&str> = fields.flat_map(|names| names.split(", ")).collect();
+        let expected = [
+            ("interpreters", 1),
+            ("lock", 2),
+            ("lock_holder", 3),
+            ("lock_locked", 4),
+            ("interpreter_lock", 5),
+            ("next_interpreter", 6),
+            ("first_thread", 7),
+            ("next_thread", 8),
+            ("thread_interpreter", 9),
+            ("pthread", 10),
+            ("innermost", 11),
+            ("indirect", 12),
+            ("task", 13),
+            ("task_name", 14),
+            ("frame_size", 15),
+            ("caller", 16),
+            ("code", 17),
+            ("position", 18),
+            ("short_position", 1),
+            ("owner", 20),
+            ("is_entry", 21),
+            ("copy", 22),
+            ("shim_owner", 23),
+            ("code_size", 24),
+            ("file", 25),
+            ("name", 26),
+            ("lines", 27),
+            ("first_line", 28),
+        ];
+        let written: Vec<(&str, u64)> = names.into_iter().zip(words(&layout)).collect();
+        assert_eq!(written, expected);
     }
 
     #[test]

@@ -103,7 +103,7 @@ fn the_files_interval_keeps_the_limit_on_cpu_time() {
 #[test]
 fn options_apply_where_the_subcommand_has_them() {
     let home = home(
-        "metric = 'cpu'\nwindow = '1m'\nevery = '5m'\nmax-lines = 50\nmouse = true\nno-kernel = true\nskip-daemon = true\n",
+        "metric = 'cpu'\nwindow = '1m'\nevery = '5m'\nmax-lines = 50\nmouse = true\nno-kernel = true\nskip-daemon = true\ngil = true\n",
     );
     // A record is whole; only the live view has a window.
     let record = home.config("record -p 7 -o x.json");
@@ -118,7 +118,9 @@ fn options_apply_where_the_subcommand_has_them() {
     assert!(given.metric.is_none() && given.range.is_none() && open.screen.mouse);
     assert_eq!(home.config("report x.sampletop").settings.metric, Metric::Wall);
     let dump = home.config("dump -p 7 --check-deadlock");
-    assert!(dump.settings.filters.no_kernel && !dump.settings.filters.skip_daemon);
+    let Filters { no_kernel, skip_daemon, gil, .. } = dump.settings.filters;
+    assert!(no_kernel && !skip_daemon && !gil);
+    assert!(home.config("dump -p 7").settings.filters.gil);
     // Behind `--` are arguments of the command.
     let live = home.config("-- make --metric wall --idle=false");
     assert_eq!(live.settings.metric, Metric::Cpu);
@@ -441,7 +443,10 @@ fn an_empty_filter_drops_the_one_that_was_saved() {
             hide: regex("c"),
             threads: regex("d"),
             min_percent: Filter::set(2.0),
-            ..Filters::default()
+            no_kernel: true,
+            native: NativeFrames::Full,
+            skip_daemon: true,
+            gil: true,
         },
         ..Settings::default()
     };

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::formats::fixture::{self, MS, Stack, nesting, ran, stack, waited};
-use crate::model::projection::settings::Metric;
+use crate::model::projection::settings::{Filters, Metric};
 use crate::model::vocabulary::frame::SECOND;
 use crate::model::vocabulary::state::State;
 
@@ -58,6 +58,17 @@ fn people_get_totals_first() {
     insta::with_settings!({snapshot_path => "../../../tests/snapshots", prepend_module_to_snapshot => false}, {
         insta::assert_snapshot!("diff", text);
     });
+}
+
+#[test]
+fn the_filters_are_named() {
+    let filters = Filters { gil: true, skip_daemon: true, ..Filters::default() };
+    let settings = Settings { filters, ..Settings::default() };
+    let stacks = fixture::service();
+    let text = written(Format::Text, &stacks, &stacks, &settings, Per::Run);
+    for line in ["Daemons      not shown", "GIL          only stacks whose thread holds it"] {
+        assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ use serde_json::Value;
 use super::*;
 use crate::formats::fixture::{self, Stack, nesting, ran, service, stack, waited};
 use crate::model::facts::recorder::{Limits, Recorder};
+use crate::model::projection::settings::Filters;
 use crate::model::vocabulary::event::{Event, Observation, Seen, Syscall};
 use crate::model::vocabulary::frame::{FileId, FrameCode, RawFrame, RawName, ThreadKey};
 
@@ -48,6 +49,40 @@ fn the_schema_is_kept_field_by_field() {
                 longest_ms states_ms";
     assert_eq!(keys(&group["nodes"][0]), node.split_whitespace().collect::<Vec<_>>());
     assert_eq!(keys(&group["nodes"][0]["states_ms"]), states);
+}
+
+#[test]
+fn what_filters_hide_is_told() {
+    let settings = |settings: &Settings| {
+        let mut projection = fixture::projection(&service());
+        let hidden = &mut projection.hidden;
+        let parts = [
+            &mut hidden.threads,
+            &mut hidden.daemons,
+            &mut hidden.focus,
+            &mut hidden.ignore,
+            &mut hidden.gil,
+        ];
+        for (nth, part) in parts.into_iter().enumerate() {
+            *part = ran(nth as u64 + 1, 1);
+        }
+        let mut out = Vec::new();
+        render(&fixture::snapshot(), settings, &projection, &mut out).expect("memory");
+        let mut value: Value = serde_json::from_slice(&out).expect("it is JSON");
+        value["settings"].take()
+    };
+    let of = |skip_daemon, no_kernel, gil| {
+        let mut with = Settings::default();
+        with.filters = Filters { skip_daemon, no_kernel, gil, ..with.filters };
+        let value = settings(&with);
+        ["skip_daemon", "no_kernel", "gil"].map(|key| value[key] == true)
+    };
+    assert_eq!(of(true, false, false), [true, false, false]);
+    assert_eq!(of(false, true, false), [false, true, false]);
+    assert_eq!(of(false, false, true), [false, false, true]);
+    let hidden = settings(&Settings::default())["hidden_ms"].take();
+    let ms = ["threads", "daemons", "focus", "ignore", "gil"].map(|key| hidden[key].as_f64());
+    assert_eq!(ms, [1.0, 2.0, 3.0, 4.0, 5.0].map(Some));
 }
 
 #[test]

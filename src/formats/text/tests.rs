@@ -209,16 +209,19 @@ fn what_settings_hide_is_told() {
     projection.hidden.idle_threads = 7;
     projection.hidden.focus = ran(1250, 1);
     projection.hidden.threads = ran(250, 1);
+    projection.hidden.gil = ran(500, 1);
     let mut settings = Settings::default();
     let pattern = |p| Filter::set(regex::Regex::new(p).expect("a pattern"));
     settings.filters.focus = pattern("db::");
     settings.filters.threads = pattern("^w");
+    settings.filters.gil = true;
     settings.filters.ignore = Filter { on: false, ..pattern("switched-off") };
     let text = on_paper(&fixture::snapshot(), &projection, &settings);
     for line in [
         "Idle         hides 70.000 s, 0.000 s CPU; 7 threads did nothing but wait for work",
         "Threads      /^w/ hides 0.250 s, 0.250 s CPU",
         "Focus        /db::/ hides 1.250 s, 1.250 s CPU",
+        "GIL          hides 0.500 s, 0.500 s CPU: shows stacks of threads that hold it",
     ] {
         assert!(text.lines().any(|l| l == line), "{line}\n{text}");
     }

@@ -28,8 +28,10 @@ pub fn split(
         && layout.minor >= 15
         && let Some((last, rest)) = frames.split_last()
         && layout.is_shim(last.owner)
+        && rest.last().is_none_or(|before| layout.is_shim(before.owner))
     {
-        // The frame of the thread itself, which no native function executes.
+        // The frame of the thread itself, which no native function executes. The list of a greenlet
+        // ends without it, with that of its outermost evaluation.
         frames = rest;
     }
     for (nth, frame) in frames.iter().enumerate() {

@@ -42,23 +42,22 @@ impl<M: ReadMemory> Cpython<M> {
         Some(self.names.frame(vec![Location::named(WAITS_FOR_GIL, FrameKind::Marker)]))
     }
 
-    /// Returns whether the thread with these states holds an interpreter's lock.
-    pub(super) fn hold_lock(&self, states: &[usize]) -> bool {
+    /// Returns whether the thread with the state of this index holds the lock of its interpreter.
+    pub(super) fn holds_lock(&self, state: usize) -> bool {
         let gil = self.layout.interpreter.gil;
-        states.iter().map(|at| &self.threads.states[*at]).any(|state| {
-            let lock = match gil.at {
-                GilAt::Interpreter(at) if self.threads.interpreters.len() > 1 => {
-                    self.memory.read_u64(state.interpreter.wrapping_add(at)).unwrap_or(0)
-                }
-                _ => self.lock,
-            };
-            let mut head = [0; HEAD];
-            self.lock != 0
-                && lock != 0
-                && self.memory.read_exact(lock, &mut head).is_some()
-                && u32_at(&head, gil.locked as usize) == Some(1)
-                && u64_at(&head, gil.holder as usize) == Some(state.address)
-        })
+        let state = &self.threads.states[state];
+        let lock = match gil.at {
+            GilAt::Interpreter(at) if self.threads.interpreters.len() > 1 => {
+                self.memory.read_u64(state.interpreter.wrapping_add(at)).unwrap_or(0)
+            }
+            _ => self.lock,
+        };
+        let mut head = [0; HEAD];
+        self.lock != 0
+            && lock != 0
+            && self.memory.read_exact(lock, &mut head).is_some()
+            && u32_at(&head, gil.locked as usize) == Some(1)
+            && u64_at(&head, gil.holder as usize) == Some(state.address)
     }
 
     /// Returns who holds the lock that a thread waits for.

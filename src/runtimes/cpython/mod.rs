@@ -148,14 +148,15 @@ impl<M: ReadMemory> Cpython<M> {
         frames.clear();
         let parts = self.read_parts(states, &mut frames);
         let sound = parts.is_some();
-        out.task = parts
-            .iter()
-            .flatten()
-            .find_map(|part| self.running_task(self.lists.task(&self.threads.states[part.state])));
-        let mut holds_lock = self.hold_lock(states);
         let main = self.threads.pthread_of(self.ids.main());
         let parts = parts.unwrap_or_default();
-        for part in several::order(&self.layout, &self.threads, parts, pthread, main) {
+        let parts = several::order(&self.layout, &self.threads, parts, pthread, main);
+        let mut holds_lock = parts.iter().any(|part| self.holds_lock(part.state));
+        out.task = parts.iter().find_map(|part| {
+            let task = self.lists.task(&self.threads.states[part.state]);
+            self.running_task(task)
+        });
+        for part in parts {
             let Part { frames: range, end, .. } = part;
             let all = &mut frames[range];
             let gap = (all.len() > 2 * KEPT).then_some(KEPT);
@@ -185,14 +186,14 @@ impl<M: ReadMemory> Cpython<M> {
         frames: &mut Vec<InterpreterFrame>,
     ) -> Option<Vec<Part>> {
         let mut parts = Vec::new();
-        for at in states {
-            let (state, from) = (self.threads.states[*at], frames.len());
+        for at in states.iter().copied() {
+            let (state, from) = (self.threads.states[at], frames.len());
             let end = self.lists.read(&self.memory, &self.layout, &state, frames)?;
             if frames.len() > from || end.is_some() {
                 let cframe = self.lists.cframe(&state);
                 let place = several::place(&self.layout, &frames[from..], cframe);
                 let frames = from..frames.len();
-                parts.push(Part { state: *at, nth: state.nth, place, frames, end });
+                parts.push(Part { state: at, nth: state.nth, place, frames, end });
             }
         }
         Some(parts)

@@ -14,7 +14,7 @@ use crate::unwinder::interpreted::InterpreterFrame;
 /// The frames of one thread state.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Part {
-    /// The index of the thread state.
+    /// Index of the state.
     pub state: usize,
     /// Number of its interpreter in the list.
     pub nth: usize,

@@ -83,8 +83,20 @@ fn the_stack_of_a_coroutine_ends_in_the_library_that_started_it() {
     assert_eq!(placed("aexxcef", &[3]), "a012xxf", "and not one evaluation that has just begun");
     assert_eq!(placed("eaexxcef", &[1]), "a0xxf", "one has just begun");
     assert_eq!(placed("xxaexef", &[1]), "xxa0xf", "it is about to exchange the stack");
+    assert_eq!(placed("eaexxcf", &[1]), "a0xxcf", "the thread began in the library");
+    // The library calls the coroutine's own functions (those that trace it).
+    assert_eq!(placed("aexbexxcef", &[1, 1]), "a0xb1xxf");
+    assert_eq!(placed("exaebexxcef", &[1, 1]), "xa0b1xxf", "one has just begun");
     // Where the interpreter goes on with who started it, all are in their places.
     assert_eq!(placed("aexbec", &[1, 1]), "a0xb1c");
+    assert_eq!(placed("aexxcexxceedf", &[1]), "a0xxdf", "one that another one has started");
+    assert_eq!(placed("aexxcexdxf", &[1]), "a0xxf", "the outermost runs none of its functions");
+    // One whose function is native.
+    assert_eq!(placed("zxxcef", &[]), "zxxf");
+    assert_eq!(placed("zbxxf", &[]), "zbxxf");
+    // It is about to exchange the stack, and the interpreter's frames are linked otherwise.
+    assert_eq!(placed("xxaebec", &[1]), "xxa0~c");
+    assert_eq!(placed("xaebexxcef", &[1]), "xa0~f");
     // Numbers that do not fit.
     assert_eq!(placed("aebecexf", &[1]), "a0~xf");
     assert_eq!(placed("aexbecedf", &[1, 1]), "a01~df");
@@ -97,6 +109,13 @@ fn a_coroutine_is_whole_where_the_stack_is_cut_further_out() {
     };
     let recovered = Walk { end: None, recovered: true };
     assert_eq!(placed("aebexxce!", &[2, 1]), ("a01b2xx".into(), recovered));
+    // Further out the thread may have any stack, also none of an interpreter.
+    assert_eq!(placed("aebexxg!", &[2, 1]), ("a01b2xx".into(), recovered));
+    assert_eq!(placed("eaebexxg!", &[2, 1]), ("a01b2xx".into(), recovered), "one has just begun");
+    assert_eq!(placed("aexbexxg!", &[2, 1]), ("a01xb2xx".into(), recovered));
+    // The library has not started it.
+    let (stack, walk) = placed("aebeg!", &[2, 1]);
+    assert_eq!((stack.as_str(), walk.end), ("a01b2g.", None));
     // It is cut further in.
     assert_eq!(placed("aeb!", &[2, 1]).0, "a01b.2");
 }

@@ -58,12 +58,42 @@ fn make_gil(program: &Program, state: u64) -> u64 {
     }
 }
 
+fn tiers(names: &Names, found: &Evaluations) -> Vec<Option<Tier>> {
+    let tier = |frame: &RawFrame| names.named(*frame).and_then(|named| named.locations[0].tier);
+    found.frames.iter().map(tier).collect()
+}
+
+#[test]
+fn who_runs_an_interpreter_holds_its_lock_and_not_who_created_it() {
+    for layout in layouts().into_iter().filter(|layout| (11..=12).contains(&layout.minor)) {
+        let (program, first, codes) = program(layout);
+        let main = program.world.get(first + layout.thread.interpreter);
+        let created = program.thread(program.interpreter(), PTHREAD, 71);
+        program.world.stack_below(PTHREAD + 0x1_0000);
+        let second = program.thread(main, PTHREAD + 0x1_0000, 72);
+        program.frames(second, &evaluation(&layout, &[Made::Call(codes[1], 0)]));
+        program.frames(created, &evaluation(&layout, &[Made::Call(codes[2], 0)]));
+        let lock = make_gil(&program, created);
+        if let GilAt::Interpreter(at) = layout.interpreter.gil.at {
+            program.world.word(main + at, GIL + 0x1000);
+        }
+        let gil = layout.interpreter.gil;
+        program.world.word(lock + gil.holder, created);
+        program.world.word(lock + gil.locked, 1);
+        let mut python = reader(&program);
+        python.check(|id| id == 71).expect("it fits");
+        let innermost = |python: &mut Cpython<&World>, nth| {
+            python.begin(Ns::MAX, false);
+            let found = python.interpreted(owner(nth), None).expect("frames");
+            tiers(&python.names, &found)
+        };
+        assert_eq!(innermost(&mut python, 0), [None; 4], "{layout:?}");
+        assert_eq!(innermost(&mut python, 1), [Some(Tier::Gil), None], "{layout:?}");
+    }
+}
+
 #[test]
 fn the_innermost_function_says_that_its_thread_holds_the_lock() {
-    let tiers = |names: &Names, found: &Evaluations| {
-        let tier = |frame: &RawFrame| names.named(*frame).and_then(|named| named.locations[0].tier);
-        found.frames.iter().map(tier).collect::<Vec<_>>()
-    };
     for layout in layouts() {
         let (program, second_state) = two_threads(layout);
         let lock = make_gil(&program, second_state);
@@ -87,7 +117,17 @@ fn the_innermost_function_says_that_its_thread_holds_the_lock() {
             expected[0] = (holds && !layout.free_threaded).then_some(Tier::Gil);
             assert_eq!(tiers(&python.names, &found), expected, "{layout:?}");
         }
-        // Of a running thread the kernel says it.
+        // Of a running thread the kernel says it, which finds the same lock.
+        let for_kernel = python.interpreter_layout().expect("a layout");
+        let [interpreter, holder, locked] =
+            [for_kernel.thread_interpreter, for_kernel.lock_holder, for_kernel.lock_locked]
+                .map(u64::from);
+        let its_lock = match for_kernel.interpreter_lock {
+            Some(at) => program.world.get(program.world.get(state + interpreter) + u64::from(at)),
+            None => for_kernel.lock,
+        };
+        assert_eq!((its_lock, holder, locked), (lock, gil.holder, gil.locked), "{layout:?}");
+        assert_eq!(for_kernel.lock != 0, !layout.free_threaded, "{layout:?}");
         let frame = InterpreterFrame { code: CODE_OF_NOTHING, ..InterpreterFrame::default() };
         let mut frames = vec![frame];
         let layout_of = |python: &mut Cpython<&World>| {

@@ -248,6 +248,30 @@ fn the_native_stack_tells_which_thread_runs_an_interpreter() {
 }
 
 #[test]
+fn the_list_of_a_greenlet_ends_without_the_frame_of_its_thread() {
+    for layout in layouts() {
+        let (program, thread, codes) = program(layout);
+        let mut python = reader(&program);
+        let expected = read(&mut python, 0);
+        let mut frames = chain(&layout, codes);
+        frames.truncate(frames.len() - usize::from(layout.minor >= 15));
+        program.frames(thread, &frames);
+        assert_eq!(read(&mut python, 0), expected, "{layout:?}");
+    }
+}
+
+#[test]
+fn the_library_of_greenlets_is_known_by_its_name() {
+    let (program, ..) = program(layouts().remove(0));
+    let python = reader(&program);
+    let exchanges = |name| python.exchanges_stacks(name);
+    assert!(exchanges("_greenlet.cpython-312-x86_64-linux-gnu.so"));
+    assert!(exchanges("greenlet.cpython-38-x86_64-linux-gnu.so"));
+    assert!(!exchanges("_gevent_cgreenlet.cpython-312-x86_64-linux-gnu.so"));
+    assert!(!exchanges("libpython3.12.so.1.0"));
+}
+
+#[test]
 fn the_middle_of_a_deep_stack_is_folded() {
     for layout in layouts() {
         let (program, thread, codes) = program(layout);
