@@ -8,6 +8,7 @@
 //! 6       frames that were taken of a running one are named
 //! 7       the names of threads are read, and the layout is checked
 //! 8       a line table is read: its format, an offset, a piece
+//! 9       the tasks of event loops are read
 //! ```
 #![no_main]
 
@@ -21,6 +22,7 @@ use sampletop::unwinder::Generated;
 use sampletop::unwinder::interpreted::{Evaluations, InterpreterFrame, StackOwner, Taken};
 use sampletop_fuzz::made_up::{PTHREAD, RUNTIME, layouts, program};
 use sampletop_fuzz::made_up_objects::{list, thread_object};
+use sampletop_fuzz::made_up_tasks::{DATA, Does, OF_THREAD, RUNNING, Tasks};
 use sampletop_fuzz::{Input, assert_clean, within};
 
 fuzz_target!(|data: &[u8]| within(5_000, || observe(Input(data))));
@@ -36,12 +38,25 @@ fn observe(mut input: Input<'_>) {
     let interpreter = world.get(thread + layout.thread.interpreter);
     let object = thread_object(&program, program.text("worker"), false);
     list(&program, interpreter, &[(PTHREAD, object)]);
+    let has_tasks = layout.minor >= 14;
+    if has_tasks {
+        let tasks = Tasks::new(&program, &[thread], &[interpreter]);
+        let head = thread + OF_THREAD;
+        let awaited = tasks.task(head, tasks.number(1), tasks.coroutine(codes[0], Does::Begins));
+        let awaits = tasks.coroutine(codes[1], Does::Awaits(awaited));
+        let task = tasks.task(head, tasks.text("worker"), awaits);
+        tasks.awaited_by(awaited, &[task]);
+        world.word(thread + RUNNING, task);
+    }
     let pages = world.pages();
     let names = Names::default();
     let mut python = Cpython::new(world, layout, RUNTIME, names.clone());
+    if has_tasks {
+        python.find_asyncio(&[DATA]);
+    }
     let mut readings = 0;
     while !input.is_empty() && readings < READINGS {
-        let kind = input.u8() % 9;
+        let kind = input.u8() % 10;
         let mut place = || {
             let page = pages[usize::from(input.u8()) % pages.len()];
             page + 8 * (u64::from(input.u16()) % 512)
@@ -74,7 +89,8 @@ fn observe(mut input: Input<'_>) {
                     ..InterpreterFrame::default()
                 });
                 let gap = Some(usize::from(input.u8()) % 4);
-                let taken = Taken { frames: frames.to_vec(), gap, ..Taken::default() };
+                let task_name = input.piece().to_vec();
+                let taken = Taken { frames: frames.to_vec(), gap, task_name, ..Taken::default() };
                 check(&names, python.interpreted(StackOwner::default(), Some(&taken)));
             }
             7 => {
@@ -82,6 +98,14 @@ fn observe(mut input: Input<'_>) {
                     assert_clean(&names.thread(name).expect("one of ours"), NAME_CAP);
                 }
                 let _ = python.check(|id| id == 71);
+            }
+            9 => {
+                let tasks = python.pending_tasks();
+                assert!(tasks.is_none() || has_tasks);
+                for task in tasks.iter().flat_map(|tasks| &tasks.tasks) {
+                    assert_clean(&task.name, NAME_CAP);
+                    task.frames.iter().for_each(|frame| assert_clean(&frame.function, NAME_CAP));
+                }
             }
             _ => {
                 let format = LineFormat::of_minor(8 + input.u8() % 4);

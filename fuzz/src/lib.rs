@@ -13,6 +13,8 @@ pub mod image;
 pub mod made_up;
 #[path = "../../src/runtimes/cpython/tests/made_up_objects.rs"]
 pub mod made_up_objects;
+#[path = "../../src/runtimes/cpython/tests/made_up_tasks.rs"]
+pub mod made_up_tasks;
 #[path = "../../src/pclntab/tests/made_up.rs"]
 pub mod pclntab;
 #[path = "../../tests/java_recorded/recording.rs"]
