@@ -18,7 +18,7 @@ use super::rows::Rows;
 use super::totals::Totals;
 use crate::model::facts::kernel_lock::KernelLock;
 use crate::model::facts::snapshot::Snapshot;
-use crate::model::facts::tables::{Location, NameId};
+use crate::model::facts::tables::{Location, NameId, StackId};
 use crate::model::projection::settings::Metric;
 use crate::model::vocabulary::frame::{Ns, ThreadKey};
 use crate::model::vocabulary::state::State;
@@ -85,8 +85,9 @@ struct Waiters {
     count: u32,
     /// The last one that was counted, and its newest name.
     last: Option<(u32, NameId)>,
-    /// The cell with most waited time, and that time, ns.
-    heaviest: Option<(u64, u32)>,
+    /// The cell with most waited time: that time, ns, its stack, and its number. Of equal ones the
+    /// same stack is chosen whatever the order of facts.
+    heaviest: Option<(u64, StackId, u32)>,
     /// Waited time by [`KernelLock`], ns.
     kernel_ns: [u64; KernelLock::ALL.len()],
 }
@@ -183,7 +184,7 @@ impl Busy {
             };
             parts.push((rank as u8, allocates));
             let heaviest = &mut waiters[rank].heaviest;
-            *heaviest = (*heaviest).max(Some((waited_ns(times, at), at)));
+            *heaviest = (*heaviest).max(Some((waited_ns(times, at), cell.stack, at)));
             let locked_ns = times.state_ns(at, State::Lock);
             if locked_ns > 0
                 && let Some(lock) = snapshot.tables.kernel_lock(cell.stack)
@@ -208,7 +209,7 @@ impl Busy {
         let mut places = Places::new(snapshot, rows, verdicts);
         let shown_threads: FxHashSet<&ThreadKey> = shown.threads.iter().collect();
         let wait = |(sum, waiters): (Sum, Waiters)| {
-            let (_, cell) = waiters.heaviest?;
+            let (_, _, cell) = waiters.heaviest?;
             let stack = shown.cells[cell as usize].stack;
             let place = places.of(stack);
             let now = snapshot.threads.iter().filter(|thread| {

@@ -267,6 +267,17 @@ fn a_library_is_named_by_its_outermost_function() {
 }
 
 #[test]
+fn of_equal_stacks_the_same_is_named_whatever_the_order_of_facts() {
+    let mut world = World::new();
+    for (thread, stack) in [("a-1", "start;cart;save;fsync"), ("b-1", "start;order;save;fsync")] {
+        waits(&mut world, thread, stack, State::Disk, 90);
+    }
+    let before = says(&mut world);
+    world.facts.reverse();
+    assert_eq!(says(&mut world), before);
+}
+
+#[test]
 fn a_wait_in_a_callback_blocks_the_event_loop() {
     let loops = [
         "start;@asyncio.events.Handle._run;@api.blocking;libc.so.6!nanosleep",
