@@ -90,15 +90,11 @@ impl<M: ReadMemory> Cpython<M> {
         if self.locks.others.len() >= REMEMBERED_MAX {
             self.locks.others.clear();
         }
-        match named.locations.iter().find_map(other) {
-            Some(kind) => {
-                let object =
-                    if kind == BlockerKind::ThreadEnd { self.first_argument() } else { None };
-                self.locks.others.insert(owner.tid, (kind, object.unwrap_or(0)));
-                return None;
-            }
-            None => self.locks.others.remove(&owner.tid),
-        };
+        if let Some(kind) = named.locations.iter().find_map(other) {
+            let object = if kind == BlockerKind::ThreadEnd { self.first_argument() } else { None };
+            self.locks.others.insert(owner.tid, (kind, object.unwrap_or(0)));
+            return None;
+        }
         let lock = self.lock_of(owner)?;
         let name = format!("{}.acquire", lock.kind.class());
         Some(self.names.frame(vec![Location {
@@ -109,6 +105,7 @@ impl<M: ReadMemory> Cpython<M> {
 
     /// Returns which lock a thread waits for, and who holds it.
     pub(super) fn python_lock_blocker(&mut self, owner: StackOwner) -> Option<RawBlocker> {
+        owner.futex?;
         if let Some((kind, object)) = self.locks.others.get(&owner.tid).copied() {
             // The condition's own lock is free meanwhile.
             let thread = self.thread_names.pthread_of(object).filter(|_| object != 0);
@@ -145,6 +142,11 @@ impl<M: ReadMemory> Cpython<M> {
         let innermost = frames.find(|frame| !self.layout.is_shim(frame.owner))?;
         let place = innermost.address.checked_add(self.layout.frame.locals)?;
         Some(self.memory.read_u64(place)? & !TAGS)
+    }
+
+    /// Forgets what a thread waited for by a lock of its own: its stack is read anew.
+    pub(super) fn forget_wait(&mut self, tid: u32) {
+        self.locks.others.remove(&tid);
     }
 
     fn lock_of(&mut self, owner: StackOwner) -> Option<Waited> {

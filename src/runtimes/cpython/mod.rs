@@ -286,6 +286,7 @@ impl<M: ReadMemory + Send> Generated for Cpython<M> {
             }
             Some(taken) => Some(self.taken(taken)),
             None => {
+                self.forget_wait(owner.tid);
                 let evaluations = self.blocked(owner)?;
                 let innermost = evaluations.frames.first().copied();
                 let waits = self.waits_for_lock(owner).or_else(|| {

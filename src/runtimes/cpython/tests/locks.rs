@@ -340,5 +340,18 @@ fn a_condition_waits_by_a_lock_of_its_own() {
         assert_eq!(found.waits, None, "{layout:?}");
         let blocker = python.blocker(waiting).expect("it waits");
         assert_eq!((blocker.kind, blocker.object), (BlockerKind::Condition, 0), "{layout:?}");
+        // Later it waits for a child process, which is no futex, and then in other code.
+        let elsewhere = StackOwner { futex: None, ..waiting };
+        assert_eq!(python.blocker(elsewhere), None, "{layout:?}");
+        python.interpreted(elsewhere, None).expect("frames");
+        assert_eq!(python.blocker(elsewhere), None, "{layout:?}");
+        stack(&program, &[]);
+        assert_eq!(python.blocker(waiting), None, "{layout:?}");
+        // Its frames cannot be read any more.
+        python.interpreted(waiting, None).expect("frames");
+        assert!(python.blocker(waiting).is_some());
+        let unknown = StackOwner { fs_base: Some(OTHER + 8), ..waiting };
+        assert_eq!(python.interpreted(unknown, None), None);
+        assert_eq!(python.blocker(waiting), None, "{layout:?}");
     }
 }
