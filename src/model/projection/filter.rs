@@ -13,7 +13,7 @@ use super::kernel_entry::KernelEntry;
 use super::libraries::{NO_LIBRARY, is_standard, library};
 use super::monitor;
 use super::native::Hidden;
-use super::python::runs_callback;
+use super::python::{runs_callback, runs_loop};
 use super::roles::role;
 use super::rows::Rows;
 use super::safepoint;
@@ -46,6 +46,8 @@ pub(super) struct Verdict {
     pub enters_kernel: Option<KernelEntry>,
     /// Runs a callback of an event loop.
     runs_callback: bool,
+    /// Runs a turn of an event loop.
+    runs_loop: bool,
     base: BaseMark,
     call: Call,
     /// The number of its library; [`NO_LIBRARY`] for the user's, runtimes' and standard functions.
@@ -225,6 +227,8 @@ impl Verdicts {
                 path.allocates |= self.allocates[*location as usize];
                 path.allocates &= verdict.role != Role::App;
                 path.is_for_exception |= self.for_exceptions[*location as usize];
+                // In a loop within a callback (nest_asyncio) the outer one's callbacks go on.
+                path.in_event_loop &= !verdict.runs_loop;
                 path.in_event_loop |= verdict.runs_callback;
                 path.faults |= verdict.enters_kernel == Some(KernelEntry::PageFault);
                 if verdict.role == Role::Marker {
@@ -311,6 +315,7 @@ fn judge_function(settings: &Settings, location: &Location, mark: Mark) -> Verdi
         gil: false,
         enters_kernel: KernelEntry::of(location),
         runs_callback: runs_callback(location),
+        runs_loop: runs_loop(location),
         base: BaseMark::default(),
         call: Call::default(),
         library: NO_LIBRARY,

@@ -126,7 +126,10 @@ const AWAITS: &[&str] = &[
 /// Run the next callback of an event loop, or the next step of a task: asyncio, trio.
 const CALLBACKS: &str = r"^(asyncio\.events\.(Handle\.)?_run|trio\._core\._run\.unrolled_run)$";
 
-/// The same of uvloop.
+/// Run a turn of an event loop: they wait for events, and run callbacks.
+const LOOPS: &str = r"^(asyncio\.base_events\.(BaseEventLoop\.)?|nest_asyncio\.(_patch_loop\.<locals>\.)?)_run_once$";
+
+/// As [`CALLBACKS`], of uvloop.
 const NATIVE_CALLBACKS: &str = r"^__pyx_f_6uvloop_4loop_(6|11Timer)Handle__run$";
 
 /// Stand for the C code of these methods.
@@ -157,6 +160,7 @@ struct Lists {
     jobs: Regex,
     awaits: Regex,
     callbacks: Regex,
+    loops: Regex,
     native_callbacks: Regex,
     acquires: Regex,
     starts: Regex,
@@ -181,6 +185,7 @@ static LISTS: LazyLock<Lists> = LazyLock::new(|| {
         jobs: whole(JOBS),
         awaits: whole(AWAITS),
         callbacks: regex(CALLBACKS),
+        loops: regex(LOOPS),
         native_callbacks: regex(NATIVE_CALLBACKS),
         acquires: regex(ACQUIRES),
         starts: regex(STARTS),
@@ -291,6 +296,11 @@ pub(super) fn runs_callback(location: &Location) -> bool {
         FrameKind::Native => LISTS.native_callbacks.is_match(&location.function),
         _ => false,
     }
+}
+
+/// Returns whether a function runs a turn of an event loop.
+pub(super) fn runs_loop(location: &Location) -> bool {
+    location.kind == FrameKind::Python && LISTS.loops.is_match(&location.function)
 }
 
 /// Returns what a Python function or a C function of CPython is in a wait for work.
