@@ -68,6 +68,7 @@ mod tests {
             frames: vec![Location::named("acme.pay", FrameKind::Python)],
             awaits: Some(awaits),
             awaited_by: vec![name("acme-2"), name("Task-4")],
+            has_more_waiters: false,
         };
         let tasks = vec![
             task(Awaited::Task(name("acme-3"))),

@@ -132,8 +132,17 @@ fn does(task: &Task) -> String {
 fn awaited_by(task: &Task) -> Option<String> {
     let names: Vec<&str> = task.awaited_by.iter().map(|by| &*by.name).collect();
     let (shown, rest) = names.split_at(names.len().min(WAITERS_MAX));
-    let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
-    (!shown.is_empty()).then(|| format!("awaited by {}{more}", shown.join(", ")))
+    let more = match (rest.len(), task.has_more_waiters) {
+        (0, false) => String::new(),
+        (0, true) => " and more".to_owned(),
+        (rest, false) => format!(" and {rest} more"),
+        (rest, true) => format!(" and at least {rest} more"),
+    };
+    match (shown.is_empty(), task.has_more_waiters) {
+        (true, false) => None,
+        (true, true) => Some("awaited by tasks that were not read".to_owned()),
+        (false, _) => Some(format!("awaited by {}{more}", shown.join(", "))),
+    }
 }
 
 /// Groups tasks by thread, coroutines, and whether they run.
@@ -175,6 +184,8 @@ struct TaskLine<'a> {
     runs: bool,
     awaits: Option<AwaitedLine<'a>>,
     awaited_by: Vec<NameLine<'a>>,
+    /// More tasks may await it.
+    more_waiters: bool,
     /// Its coroutines, the innermost first.
     frames: Vec<json::FrameLine<'a>>,
 }
@@ -224,6 +235,7 @@ impl<'a> TaskLine<'a> {
                 Awaited::Object(class) => AwaitedLine::Object(class),
             }),
             awaited_by: task.awaited_by.iter().map(name).collect(),
+            more_waiters: task.has_more_waiters,
             frames: task
                 .frames
                 .iter()

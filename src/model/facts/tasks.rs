@@ -36,6 +36,8 @@ pub struct Task {
     pub awaits: Option<Awaited>,
     /// The tasks that await it, also through futures that join several tasks.
     pub awaited_by: Vec<TaskName>,
+    /// More tasks may await it.
+    pub has_more_waiters: bool,
 }
 
 /// What a task awaits at last.

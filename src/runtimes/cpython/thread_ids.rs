@@ -76,10 +76,11 @@ impl ThreadIds {
         }
     }
 
-    /// Returns our id of a thread that the process sees by this id.
-    pub fn outside(&self, id: u32) -> u32 {
-        let known = self.inside.iter().flatten().find(|(_, inner)| **inner == id);
-        known.map_or(id, |(outer, _)| *outer)
+    /// Returns our id of a thread that the process sees by this id. `None`: there is no such
+    /// thread, or it began after the ids were read.
+    pub fn outside(&self, id: u32) -> Option<u32> {
+        let Some(inside) = &self.inside else { return Some(id).filter(|id| *id != 0) };
+        inside.iter().find(|(_, inner)| **inner == id).map(|(outer, _)| *outer)
     }
 
     /// Returns the ids of all threads, as the process sees them.
@@ -96,5 +97,19 @@ impl ThreadIds {
             .take(THREADS_MAX)
             .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_a_namespace_of_its_own_only_known_ids_are_ours() {
+        let same = ThreadIds::made_up(1..3);
+        assert_eq!([7, 0].map(|id| same.outside(id)), [Some(7), None]);
+        let other =
+            ThreadIds { inside: Some(FxHashMap::from_iter([(4_711, 7)])), ..ThreadIds::default() };
+        assert_eq!([7, 8, 4_711].map(|id| other.outside(id)), [Some(4_711), None, None]);
     }
 }

@@ -15,6 +15,7 @@ fn task(id: u64, name: &str, frames: &[&str], awaits: Option<Awaited>) -> DumpTa
         frames: frames.iter().map(|frame| fixture::location(frame)).collect(),
         awaits,
         awaited_by: Vec::new(),
+        has_more_waiters: false,
     };
     let role = |frame: &&str| if *frame == "fetch" { Role::App } else { Role::Library };
     DumpTask { task, roles: frames.iter().map(role).collect() }
@@ -101,10 +102,18 @@ fn long_lists_are_cut() {
     let text = written(&[of_process(other.collect())], false, false);
     assert!(text.contains("f999") && !text.contains("f1000"), "{}", text.len());
     assert!(text.ends_with("\n         7 more tasks; json has them\n"));
-    let mut popular = task(1, "a", &["fetch"], None);
-    popular.task.awaited_by = (0..7).map(|id| name(id, &format!("w{id}"))).collect();
-    let text = written(&[of_process(vec![popular])], false, false);
-    assert!(text.contains("awaited by w0, w1, w2, w3, w4 and 2 more\n"), "{text}");
+    for (waiters, has_more, expected) in [
+        (7, false, "awaited by w0, w1, w2, w3, w4 and 2 more\n"),
+        (7, true, "awaited by w0, w1, w2, w3, w4 and at least 2 more\n"),
+        (1, true, "awaited by w0 and more\n"),
+        (0, true, "awaited by tasks that were not read\n"),
+    ] {
+        let mut popular = task(1, "a", &["fetch"], None);
+        popular.task.awaited_by = (0..waiters).map(|id| name(id, &format!("w{id}"))).collect();
+        popular.task.has_more_waiters = has_more;
+        let text = written(&[of_process(vec![popular])], false, false);
+        assert!(text.contains(expected), "{text}");
+    }
     let long = "n".repeat(500);
     let mut long = task(1, &long, &[&long], Some(Awaited::Task(name(2, &long))));
     long.task.awaited_by = vec![name(2, &"w".repeat(500)); 3];
@@ -124,6 +133,7 @@ fn json_has_every_task() {
     assert_eq!(list[1]["awaits"].to_string(), r#"{"object":"_asyncio.Future"}"#);
     let by = r#"[{"id":"0x4","name":"Task-4"},{"id":"0x1","name":"main"}]"#;
     assert_eq!(list[1]["awaited_by"].to_string(), by);
+    assert_eq!(list[1]["more_waiters"], false);
     assert_eq!(list[1]["frames"][1]["frame"], "fetch");
     assert_eq!(list[3]["awaits"].to_string(), r#"{"task":{"id":"0x2","name":"fetch prices"}}"#);
     assert_eq!((&list[4]["id"], &list[4]["tid"]), (&"0x5".into(), &serde_json::Value::Null));

@@ -2,7 +2,7 @@
 //!
 //! The program runs meanwhile. A list counts if each node is between its neighbours; else it is
 //! read again. A task counts if all of its coroutines were the same when they were read a second
-//! time.
+//! time, after all that it names.
 
 use std::sync::Arc;
 
@@ -64,6 +64,23 @@ struct Read {
     awaits: Option<u64>,
 }
 
+/// A task with all that it names.
+struct Whole {
+    read: Read,
+    name: Arc<str>,
+    frames: Vec<Location>,
+    awaits: Option<Awaited>,
+    awaited_by: Waiters,
+}
+
+/// The tasks that await one.
+#[derive(Default)]
+struct Waiters {
+    tasks: Vec<TaskName>,
+    /// There may be more.
+    is_incomplete: bool,
+}
+
 /// Why a task was not read.
 enum Failed {
     /// It has ended.
@@ -105,37 +122,37 @@ impl<M: ReadMemory> Cpython<M> {
                     break;
                 }
                 let address = node.wrapping_sub(offsets.task.node);
-                let read = match reader.task(address) {
-                    Ok(read) => read,
-                    Err(Failed::Ended) => {
-                        out.found -= 1;
-                        continue;
-                    }
-                    Err(Failed::Unreadable) => {
-                        out.unreadable += 1;
-                        continue;
-                    }
+                let named = |frames: &[InterpreterFrame]| {
+                    let now = monotonic();
+                    let instant = Instant { since: now, copied: None, now };
+                    codes.validate(memory, frames, instant);
+                    let name = |frame: &InterpreterFrame| -> Option<Location> {
+                        let named = codes.frame(memory, layout, names, frame, false, instant);
+                        Some(names.named(named.ok()?)?.locations.first()?.clone())
+                    };
+                    frames.iter().rev().map(name).collect()
                 };
-                let now = monotonic();
-                let instant = Instant { since: now, copied: None, now };
-                codes.validate(memory, &read.frames, instant);
-                let name = |frame: &InterpreterFrame| -> Option<Location> {
-                    let named = codes.frame(memory, layout, names, frame, false, instant).ok()?;
-                    Some(names.named(named)?.locations.first()?.clone())
-                };
-                let frames: Option<Vec<Location>> = read.frames.iter().rev().map(name).collect();
-                let (Some(frames), Some(name)) = (frames, reader.name(read.task.name)) else {
-                    out.unreadable += 1;
-                    continue;
-                };
+                let Whole { read, name, frames, awaits, awaited_by } =
+                    match reader.task(address, named) {
+                        Ok(whole) => whole,
+                        Err(Failed::Ended) => {
+                            out.found -= 1;
+                            continue;
+                        }
+                        Err(Failed::Unreadable) => {
+                            out.unreadable += 1;
+                            continue;
+                        }
+                    };
                 out.tasks.push(Task {
                     id: address,
-                    tid: id.map(|id| ids.outside(id)),
+                    tid: id.and_then(|id| ids.outside(id)),
                     name,
                     runs: read.runs,
                     frames,
-                    awaits: read.awaits.and_then(|object| reader.awaited(object)),
-                    awaited_by: reader.waiters(&read.task),
+                    awaits,
+                    awaited_by: awaited_by.tasks,
+                    has_more_waiters: awaited_by.is_incomplete,
                 });
             }
         }
@@ -181,20 +198,40 @@ impl<M: ReadMemory> Reader<'_, M> {
         Some(())
     }
 
-    fn task(&mut self, at: u64) -> Result<Read, Failed> {
+    /// Reads a task. `named`: returns the functions of its coroutines, innermost first.
+    fn task(
+        &mut self,
+        at: u64,
+        mut named: impl FnMut(&[InterpreterFrame]) -> Option<Vec<Location>>,
+    ) -> Result<Whole, Failed> {
         for _ in 0..ATTEMPTS {
-            let first = self.read(at);
-            let second = self.read(at);
-            match (first, second) {
+            let first = self.read(at).and_then(|read| self.whole(read, &mut named));
+            match (first, self.read(at)) {
                 (_, Some(Read { task: TaskObject { is_listed: false, .. }, .. })) => {
                     return Err(Failed::Ended);
                 }
-                (Some(first), Some(second)) if first == second => return Ok(second),
+                (Some(first), Some(second)) if first.read == second => return Ok(first),
                 _ if self.left == 0 => break,
                 _ => {}
             }
         }
         Err(Failed::Unreadable)
+    }
+
+    /// Reads what a task names.
+    fn whole(
+        &mut self,
+        read: Read,
+        named: impl FnOnce(&[InterpreterFrame]) -> Option<Vec<Location>>,
+    ) -> Option<Whole> {
+        let name = self.name(read.task.name)?;
+        let frames = named(&read.frames)?;
+        let awaits = match read.awaits {
+            Some(object) => Some(self.awaited(object)?),
+            None => None,
+        };
+        let awaited_by = self.waiters(&read.task);
+        Some(Whole { read, name, frames, awaits, awaited_by })
     }
 
     /// Reads a task with its coroutines as they are now.
@@ -259,55 +296,62 @@ impl<M: ReadMemory> Reader<'_, M> {
 
     /// Names what a task awaits.
     fn awaited(&mut self, object: u64) -> Option<Awaited> {
-        match self.objects.task(&mut self.kinds, object) {
-            Some(task) => Some(Awaited::Task(TaskName { id: object, name: self.name(task.name)? })),
-            None => Some(Awaited::Object(self.objects.type_name_of(object)?.into())),
+        if self.objects.kind(&mut self.kinds, object)? != Kind::Task {
+            return Some(Awaited::Object(self.objects.type_name_of(object)?.into()));
         }
+        let task = self.objects.task(&mut self.kinds, object)?;
+        Some(Awaited::Task(TaskName { id: object, name: self.name(task.name)? }))
     }
 
     /// Returns the tasks that await a task.
-    fn waiters(&mut self, task: &TaskObject) -> Vec<TaskName> {
-        let mut found = Vec::new();
+    fn waiters(&mut self, task: &TaskObject) -> Waiters {
+        let mut found = Waiters::default();
         let mut level = vec![(task.awaited_by, task.awaited_by_is_set)];
         for _ in 0..FUTURES_MAX {
-            let mut futures = Vec::new();
-            let members = level.iter().flat_map(|(at, is_set)| self.members(*at, *is_set));
-            for waiter in members.take(WAITERS_MAX).collect::<Vec<u64>>() {
-                let Some(left) = self.left.checked_sub(1) else { break };
+            let mut members = Vec::new();
+            for (at, is_set) in level.drain(..) {
+                match self.members(at, is_set) {
+                    Some(more) => members.extend(more),
+                    None => found.is_incomplete = true,
+                }
+            }
+            found.is_incomplete |= members.len() > WAITERS_MAX;
+            members.truncate(WAITERS_MAX);
+            for waiter in members {
+                let Some(left) = self.left.checked_sub(1) else {
+                    found.is_incomplete = true;
+                    break;
+                };
                 self.left = left;
                 if let Some(task) = self.objects.task(&mut self.kinds, waiter) {
                     let name = self.name(task.name);
-                    found.extend(name.map(|name| TaskName { id: waiter, name }));
+                    found.tasks.extend(name.map(|name| TaskName { id: waiter, name }));
                 } else if self.objects.kind(&mut self.kinds, waiter) == Some(Kind::Future) {
-                    futures.extend(self.objects.awaited_by(waiter));
+                    level.extend(self.objects.awaited_by(waiter).filter(|(at, _)| *at != 0));
                 }
             }
-            level = futures;
         }
+        found.is_incomplete |= !level.is_empty();
         // A set has no order of its own.
-        found.sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
-        found.dedup();
+        found.tasks.sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
+        found.tasks.dedup();
         found
     }
 
-    /// Returns an object, or the members of a set.
-    fn members(&self, at: u64, is_set: bool) -> Vec<u64> {
+    /// Returns an object, or the members of a set. `None`: the set changes, or is too large.
+    fn members(&self, at: u64, is_set: bool) -> Option<Vec<u64>> {
         if !is_set {
-            return Vec::from_iter((at != 0).then_some(at));
+            return Some(Vec::from_iter((at != 0).then_some(at)));
         }
-        let read = || -> Option<Vec<u64>> {
-            let set = &self.objects.offsets.set;
-            let word = |offset: u64| self.objects.word(at, offset);
-            let slots = word(set.mask)?.checked_add(1).filter(|slots| *slots <= SLOTS_MAX)?;
-            let used = usize::try_from(word(set.used)?).ok()?;
-            // In a slot: the object, its hash.
-            let mut table = vec![0; 16 * slots as usize];
-            self.objects.memory.read_exact(word(set.table)?, &mut table)?;
-            let objects = table.chunks_exact(16).filter_map(|slot| u64_at(slot, 0));
-            let live = |object: &u64| *object != 0;
-            // A slot that is free again has an object that is no future.
-            Some(objects.filter(live).take(used.saturating_mul(2).max(16)).collect())
-        };
-        read().unwrap_or_default()
+        let set = &self.objects.offsets.set;
+        let word = |offset: u64| self.objects.word(at, offset);
+        let slots = word(set.mask)?.checked_add(1).filter(|slots| *slots <= SLOTS_MAX)?;
+        // In a slot: the object, its hash. That of a slot which is free again is -1.
+        let mut table = vec![0; 16 * slots as usize];
+        self.objects.memory.read_exact(word(set.table)?, &mut table)?;
+        let slots = table.chunks_exact(16).filter_map(|slot| u64_at(slot, 0).zip(u64_at(slot, 8)));
+        let live = slots.filter(|(object, hash)| *object != 0 && *hash != u64::MAX);
+        let objects: Vec<u64> = live.map(|(object, _)| object).collect();
+        (objects.len() as u64 == word(set.used)?).then_some(objects)
     }
 }

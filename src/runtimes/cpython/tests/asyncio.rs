@@ -293,6 +293,82 @@ fn what_tasks_await_is_read_through_all_kinds_of_objects() {
 }
 
 #[test]
+fn a_task_of_which_part_cannot_be_read_says_nothing_else() {
+    for layout in describing() {
+        let (program, thread, codes) = program(layout);
+        let tasks = Tasks::new(&program, &[thread], &[]);
+        let mut python = with_asyncio(&program);
+        let begins = tasks.coroutine(codes[0], Does::Begins);
+        let awaited = tasks.unlisted(tasks.task_type, tasks.text("other"), begins);
+        let waits = tasks.coroutine(codes[1], Does::Awaits(awaited));
+        tasks.task(thread + OF_THREAD, tasks.number(1), waits);
+        let size = "größe.Ω:20";
+        assert_eq!(lines(&mut python), [format!("Task-1 awaits task other [{size}] by []")]);
+        // What it awaits has no name, and says that it is no task.
+        for (offset, word) in [(tasks.described(1), 0x99), (tasks.described(3), 0)] {
+            let before = program.world.get(awaited + offset);
+            program.world.word(awaited + offset, word);
+            let found = python.pending_tasks().expect("asyncio");
+            assert_eq!((found.tasks.len(), found.unreadable), (0, 1), "{layout:?}: {found:?}");
+            program.world.word(awaited + offset, before);
+        }
+    }
+}
+
+#[test]
+fn tasks_that_await_one_may_be_more_than_are_read() {
+    for layout in describing() {
+        let (program, thread, codes) = program(layout);
+        let tasks = Tasks::new(&program, &[thread], &[]);
+        let mut python = with_asyncio(&program);
+        let begins = tasks.coroutine(codes[0], Does::Begins);
+        let task = tasks.task(thread + OF_THREAD, tasks.number(1), begins);
+        let other =
+            |nth: u64| tasks.unlisted(tasks.task_type, tasks.text(&format!("w{nth}")), begins);
+        let mut waiters = || {
+            let found = python.pending_tasks().expect("asyncio").tasks.remove(0);
+            (found.awaited_by.len(), found.has_more_waiters)
+        };
+        assert_eq!(waiters(), (0, false));
+        let all: Vec<u64> = (0..65).map(other).collect();
+        let set = |number: usize, used: u64, table: Option<u64>| {
+            let (at, own) = (program.world.alloc(128), program.world.alloc(16 * 128));
+            for (nth, object) in (0..).zip(&all[..number]) {
+                program.world.word(own + 16 * nth, *object);
+            }
+            // One that is free again.
+            program.world.word(own + 16 * 100, begins);
+            program.world.word(own + 16 * 100 + 8, u64::MAX);
+            let set = at + if layout.free_threaded { 16 } else { 0 };
+            program.world.word(set + 24, used);
+            program.world.word(set + 32, 127);
+            program.world.word(set + 40, table.unwrap_or(own));
+            program.world.word(task + tasks.described(2), at);
+            program.world.put(task + tasks.described(4), &[1]);
+        };
+        set(64, 64, None);
+        assert_eq!(waiters(), (64, false), "{layout:?}");
+        set(65, 65, None);
+        assert_eq!(waiters(), (64, true));
+        set(10, 11, None);
+        assert_eq!(waiters(), (0, true), "it changes");
+        set(10, 10, Some(0x77_0000));
+        assert_eq!(waiters(), (0, true), "it cannot be read");
+        // Futures that await each other.
+        let future = || tasks.object(tasks.future_type, 168);
+        program.world.put(task + tasks.described(4), &[0]);
+        let chain: Vec<u64> = (0..4).map(|_| future()).collect();
+        program.world.word(task + tasks.described(2), chain[0]);
+        for pair in chain.windows(2) {
+            tasks.awaited_by(pair[0], &pair[1..]);
+        }
+        assert_eq!(waiters(), (0, false));
+        tasks.awaited_by(chain[3], &all[..1]);
+        assert_eq!(waiters(), (0, true), "too many futures");
+    }
+}
+
+#[test]
 fn what_is_no_sound_task_is_counted() {
     for layout in describing() {
         let (program, thread, codes) = program(layout);
