@@ -154,8 +154,10 @@ fn a_running_task_is_named_by_what_the_program_called_it() {
             run(nameless);
             assert_eq!(executes(&mut python, 0), None);
         }
-        run(tasks.text("Task-x"));
-        assert_eq!(executes(&mut python, 0), of("Task-x"));
+        for named in ["Task-x", "Task-"] {
+            run(tasks.text(named));
+            assert_eq!(executes(&mut python, 0), of(named));
+        }
         // What is there is no task.
         let task = tasks.unlisted(tasks.future_type, tasks.text("no task"), coroutine);
         program.world.word(thread + RUNNING, task);
@@ -354,8 +356,13 @@ fn tasks_that_await_one_may_be_more_than_are_read() {
         assert_eq!(waiters(), (0, true), "it changes");
         set(10, 10, Some(0x77_0000));
         assert_eq!(waiters(), (0, true), "it cannot be read");
-        // Futures that await each other.
         let future = || tasks.object(tasks.future_type, 168);
+        // One task itself, and through a future.
+        let gathers = future();
+        tasks.awaited_by(gathers, &all[..1]);
+        tasks.awaited_by(task, &[all[0], gathers]);
+        assert_eq!(waiters(), (1, false), "{layout:?}");
+        // Futures that await each other.
         program.world.put(task + tasks.described(4), &[0]);
         let chain: Vec<u64> = (0..4).map(|_| future()).collect();
         program.world.word(task + tasks.described(2), chain[0]);
@@ -466,6 +473,37 @@ fn a_task_that_goes_on_is_not_guessed() {
     assert_eq!(counts(), (1, 0));
     memory.runs.set(true);
     assert_eq!(counts(), (0, 1));
+}
+
+/// Memory in which a task ends when its coroutine is read.
+struct Ending<'a> {
+    world: &'a World,
+    coroutine: u64,
+    node: u64,
+}
+
+impl ReadMemory for &Ending<'_> {
+    fn read(&self, address: u64, buf: &mut [u8]) -> usize {
+        if address == self.coroutine {
+            self.world.word(self.node, 0);
+        }
+        self.world.read(address, buf)
+    }
+}
+
+#[test]
+fn a_task_that_ends_meanwhile_is_none() {
+    for layout in describing() {
+        let (program, thread, codes) = program(layout);
+        let tasks = Tasks::new(&program, &[thread], &[]);
+        let coroutine = tasks.coroutine(codes[0], Does::Begins);
+        let task = tasks.task(thread + OF_THREAD, tasks.number(1), coroutine);
+        let memory = Ending { world: &program.world, coroutine, node: tasks.node(task) };
+        let mut python = Cpython::new(&memory, layout, RUNTIME, Names::default());
+        python.find_asyncio(&[DATA]);
+        let found = python.pending_tasks().expect("asyncio");
+        assert_eq!((found.tasks.len(), found.found, found.unreadable), (0, 0, 0), "{layout:?}");
+    }
 }
 
 proptest! {
