@@ -28,8 +28,19 @@ const KEPT: usize = 256;
 pub struct Interpreters {
     layouts: HashMap<MapData, u32, [u64; LAYOUT]>,
     ring: RingBuf<MapData>,
-    /// By processor, in order of time: when each was taken, and what.
-    waiting: FxHashMap<u32, VecDeque<(Ns, Taken)>>,
+    waiting: Waiting,
+}
+
+/// What was taken and waits for its sample, by processor, in order of time.
+#[derive(Default)]
+struct Waiting(FxHashMap<u32, VecDeque<Record>>);
+
+#[derive(Debug, PartialEq)]
+struct Record {
+    at: Ns,
+    /// The thread's id in the initial pid namespace.
+    thread: u32,
+    taken: Taken,
 }
 
 impl Interpreters {
@@ -37,7 +48,7 @@ impl Interpreters {
         layouts: HashMap<MapData, u32, [u64; LAYOUT]>,
         ring: RingBuf<MapData>,
     ) -> Interpreters {
-        Interpreters { layouts, ring, waiting: FxHashMap::default() }
+        Interpreters { layouts, ring, waiting: Waiting::default() }
     }
 
     /// Sets where the interpreter of a process keeps its frames; `None`: it has none. `process`:
@@ -58,27 +69,39 @@ impl Interpreters {
     /// writes their frames first.
     pub fn receive(&mut self) {
         while let Some(bytes) = self.ring.next() {
-            let Some((processor, at, taken)) = decode(&bytes) else { continue };
-            let waiting = self.waiting.entry(processor).or_default();
-            if waiting.len() >= KEPT {
-                waiting.pop_front();
+            if let Some((processor, record)) = decode(&bytes) {
+                self.waiting.add(processor, record);
             }
-            waiting.push_back((at, taken));
         }
     }
 
-    /// Returns the frames that belong to a sample. Samples of one processor are asked for in order
-    /// of time.
-    pub fn of_sample(&mut self, processor: u32, at: Ns) -> Taken {
-        let of_it = |waiting: &mut VecDeque<(Ns, Taken)>| {
-            while waiting.front().is_some_and(|(taken, _)| taken + APART < at) {
-                waiting.pop_front();
-            }
-            let is_its = waiting.front().is_some_and(|(taken, _)| *taken <= at + APART);
-            is_its.then(|| waiting.pop_front()).flatten()
-        };
-        let found = self.waiting.get_mut(&processor).and_then(of_it);
-        found.map_or_else(Taken::nothing, |(_, taken)| taken)
+    /// Returns the frames that belong to a sample of a thread. `thread`: its id in the initial pid
+    /// namespace, where that is known. Samples of one processor are asked for in order of time.
+    pub fn of_sample(&mut self, processor: u32, at: Ns, thread: Option<u32>) -> Taken {
+        self.waiting.of_sample(processor, at, thread).unwrap_or_else(Taken::nothing)
+    }
+}
+
+impl Waiting {
+    fn add(&mut self, processor: u32, record: Record) {
+        let waiting = self.0.entry(processor).or_default();
+        if waiting.len() >= KEPT {
+            waiting.pop_front();
+        }
+        waiting.push_back(record);
+    }
+
+    fn of_sample(&mut self, processor: u32, at: Ns, thread: Option<u32>) -> Option<Taken> {
+        let waiting = self.0.get_mut(&processor)?;
+        while waiting.front().is_some_and(|record| record.at.saturating_add(APART) < at) {
+            waiting.pop_front();
+        }
+        // Where a sample was lost, its record is still there, of another thread perhaps.
+        let is_its = |record: &Record| thread.is_none_or(|thread| record.thread == thread);
+        let near = waiting.iter().take_while(|record| record.at <= at.saturating_add(APART));
+        let place = near.into_iter().position(is_its)?;
+        waiting.drain(..place);
+        waiting.pop_front().map(|record| record.taken)
     }
 }
 
@@ -117,11 +140,12 @@ fn words(layout: &InterpreterLayout) -> [u64; LAYOUT] {
     ]
 }
 
-/// Decodes `struct taken`: the processor, when, and what was taken there. `None` for garbage.
-fn decode(bytes: &[u8]) -> Option<(u32, Ns, Taken)> {
+/// Decodes `struct taken`: the processor, and what was taken there. `None` for garbage.
+fn decode(bytes: &[u8]) -> Option<(u32, Record)> {
     let (head, frames) = bytes.split_at_checked(HEAD)?;
     let word = |at: usize| Some(u64::from_ne_bytes(head.get(at..at + 8)?.try_into().ok()?));
-    let (at, processor, ended) = (word(0)?, word(8)? as u32, word(16)?);
+    let (at, place, ended) = (word(0)?, word(8)?, word(16)?);
+    let (processor, thread) = (place as u32, (place >> 32) as u32);
     let holds_lock = word(24)? == 1;
     let name = &head[32..];
     let is_named = name.iter().any(|byte| *byte != 0);
@@ -142,7 +166,8 @@ fn decode(bytes: &[u8]) -> Option<(u32, Ns, Taken)> {
         _ => Some(Marker::TooDeep),
     };
     let gap = deep.then_some(INNERMOST);
-    Some((processor, at, Taken { frames, gap, end, task_name, holds_lock }))
+    let taken = Taken { frames, gap, end, task_name, holds_lock };
+    Some((processor, Record { at, thread, taken }))
 }
 
 fn frame(bytes: &[u8]) -> InterpreterFrame {
@@ -257,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_list_is_decoded() {
-        let (processor, at, taken) = decode(&written(2, 0)).expect("a record");
+        let (processor, Record { at, thread, taken }) = decode(&written(2, 0)).expect("a record");
         let frame = |address| InterpreterFrame {
             address,
             code: 2,
@@ -267,24 +292,46 @@ mod tests {
             is_entry: true,
             copy: 5,
         };
-        assert_eq!((processor, at, taken.gap, taken.end), (3, 77, None, None));
+        assert_eq!((processor, thread, at), (3, 4_711, 77));
+        assert_eq!((taken.gap, taken.end), (None, None));
         assert_eq!((taken.task_name, taken.holds_lock), (vec![88; 160], true));
         assert_eq!(taken.frames, [frame(0), frame(1)]);
-        assert!(decode(&written(3, 0)).expect("a record").2.task_name.is_empty());
-        let end = |code| decode(&written(1, code)).expect("a record").2.end;
+        let taken = |visited, end| decode(&written(visited, end)).expect("a record").1.taken;
+        assert!(taken(3, 0).task_name.is_empty());
+        let end = |code| taken(1, code).end;
         assert_eq!([end(1), end(2)], [Some(Marker::PageMissing), Some(Marker::TooDeep)]);
     }
 
     #[test]
     fn a_deep_list_keeps_both_ends_in_order() {
         for visited in [796, 797, 999, 1_192, 1_193, 4_096] {
-            let (_, _, taken) = decode(&written(visited, 0)).expect("a record");
+            let (_, Record { taken, .. }) = decode(&written(visited, 0)).expect("a record");
             let found: Vec<u64> = taken.frames.iter().map(|frame| frame.address).collect();
             let outermost = u64::from(visited) - OUTERMOST as u64..u64::from(visited);
             let expected: Vec<u64> = (0..INNERMOST as u64).chain(outermost).collect();
             assert_eq!(found, expected, "{visited}");
             assert_eq!(taken.gap, (visited > 796).then_some(INNERMOST));
         }
+    }
+
+    #[test]
+    fn a_sample_has_the_frames_of_its_own_instant_and_thread() {
+        let mut waiting = Waiting::default();
+        let mut add = |at, thread| {
+            let taken = Taken { gap: Some(at as usize), ..Taken::nothing() };
+            waiting.add(0, Record { at, thread, taken });
+        };
+        let records: [(Ns, u32); 5] =
+            [(1_000_000, 7), (1_010_000, 8), (1_020_000, 7), (9_000_000, 7), (9_100_000, 8)];
+        records.into_iter().for_each(|(at, thread)| add(at, thread));
+        let mut of = |at, thread| waiting.of_sample(0, at, thread).and_then(|taken| taken.gap);
+        assert_eq!(of(1_010_100, Some(9)), None, "whose record was lost");
+        assert_eq!(of(1_010_100, Some(8)), Some(1_010_000), "the first one's sample was lost");
+        assert_eq!(of(1_020_100, Some(7)), Some(1_020_000));
+        assert_eq!(of(8_000_000, Some(7)), None, "the next is of later");
+        assert_eq!(of(9_000_100, None), Some(9_000_000), "in another namespace");
+        assert_eq!(of(9_400_000, Some(8)), None, "that is too long ago");
+        assert_eq!(waiting.of_sample(1, 9_100_000, None), None, "another processor");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Frames of interpreters, which the kernel takes with the samples of their threads.
 
+use crate::capture::bpf::Bpf;
 use crate::capture::kernel_ring::Sample;
 use crate::capture::sampler::Core;
 use crate::unwinder::interpreted::{StackOwner, Taken};
@@ -26,12 +27,16 @@ impl Core {
     pub(super) fn set_owner(&mut self, index: usize, sample: &Sample<'_>) {
         let process = &mut self.processes[index];
         let owner = StackOwner { tid: sample.tid, ..StackOwner::default() };
+        // Ids of threads can be compared only where those of processes agree.
+        let pid = process.target.pid();
+        let is_initial = |bpf: &Bpf| bpf.process_of(pid) == Some(pid);
+        let thread = self.backend.bpf.as_ref().is_some_and(is_initial).then_some(sample.tid);
         let taken = self
             .backend
             .interpreters
             .as_mut()
             .filter(|_| process.interpreter.is_some())
-            .map_or_else(Taken::nothing, |it| it.of_sample(sample.processor, sample.at));
+            .map_or_else(Taken::nothing, |it| it.of_sample(sample.processor, sample.at, thread));
         process.unwinder.set_owner(owner, taken);
     }
 }
