@@ -73,7 +73,17 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("capture", &["clock", "capture::event_ring", "unwinder", "runtimes", "process"]),
     ("capture::event_ring", &[]),
     // Go's function table supplies names to `symbols`, and describes frames to `unwinder`.
-    ("symbols", &["clock", "elf", "process", "model::facts::tables", "pclntab"]),
+    (
+        "symbols",
+        &[
+            "clock",
+            "elf",
+            "process",
+            "model::facts::tables",
+            "model::vocabulary::go_functions",
+            "pclntab",
+        ],
+    ),
     ("unwinder", &["clock", "elf", "process", "pclntab"]),
     // Pure: it parses bytes.
     ("pclntab", &[]),

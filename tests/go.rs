@@ -1,7 +1,7 @@
 //! Stacks of Go programs, against those that their own runtime prints: blocked in system calls and
-//! in C, called back from C, and running; static, relocated by the loader, stripped, with C. Also
-//! names of stripped programs, against nm on their twins with symbols. `SAMPLETOP_TEST_GO` names
-//! another `go` than the one on the path.
+//! in C, called back from C, and running; static, relocated by the loader, stripped, with C: each
+//! function, also inlined ones, with file and line. Also names of stripped programs, against nm on
+//! their twins with symbols. `SAMPLETOP_TEST_GO` names another `go` than the one on the path.
 
 mod common;
 
@@ -16,10 +16,6 @@ use sampletop::symbols::{Spot, disassemble_image, name_image};
 /// Permitted outermost frames: of a goroutine, or of a thread.
 const OUTERMOST: [&str; 5] =
     ["runtime.goexit", "runtime.mstart", "runtime.mcall", "runtime.morestack", "runtime.rt0_go"];
-
-/// Functions that Go inlines here: a stripped program's names do not distinguish them from the
-/// function around them.
-const INLINED: [&str; 2] = ["main.main.func1", "main.goCallback"];
 
 /// Builds go_stacks.go, with C or without.
 fn build(variant: &str, cgo: bool, flags: &[&str]) -> PathBuf {
@@ -36,74 +32,86 @@ fn build(variant: &str, cgo: bool, flags: &[&str]) -> PathBuf {
     out
 }
 
+/// A function's name, and file and line: `server.go:3311`.
+type Frame = (String, String);
+
 /// Every thread's frames, innermost first, as `sampletop dump` shows them.
-fn dump(pid: u32) -> Vec<Vec<String>> {
+fn dump(pid: u32) -> Vec<Vec<Frame>> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
     let output = command.args(["dump", "-p", &pid.to_string()]).output().expect("our program");
     let text = String::from_utf8(output.stdout).expect("text");
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    let mut stacks: Vec<Vec<String>> = Vec::new();
+    let mut stacks: Vec<Vec<Frame>> = Vec::new();
     for line in text.lines() {
         let Some(frame) = line.trim_start_matches([' ', '>']).strip_prefix('#') else { continue };
         let (number, name) = frame.split_once(' ').expect("a number and a name");
         if number == "0" {
             stacks.push(Vec::new());
         }
-        let name = name.trim_start().split("  ").next().expect("a name");
-        stacks.last_mut().expect("0 comes first").push(name.to_owned());
+        let mut words = name.trim_start().split("  ");
+        let name = words.next().expect("a name");
+        let place = words.find(|word| word.contains(':')).unwrap_or("").trim();
+        stacks.last_mut().expect("0 comes first").push((name.to_owned(), place.to_owned()));
     }
     stacks
 }
 
 /// The program's own functions of each goroutine, innermost first, as its runtime prints them.
-fn as_the_runtime_says(running: &mut Running) -> Vec<Vec<String>> {
+fn as_the_runtime_says(running: &mut Running) -> Vec<Vec<Frame>> {
     running.child.stdin.as_mut().expect("it is piped").write_all(b"\n").expect("it reads");
-    let mut goroutines: Vec<Vec<String>> = Vec::new();
-    for line in
-        running.lines.by_ref().map(|line| line.expect("text")).take_while(|line| line != "end")
-    {
+    let mut goroutines: Vec<Vec<Frame>> = Vec::new();
+    let mut lines =
+        running.lines.by_ref().map(|line| line.expect("text")).take_while(|line| line != "end");
+    while let Some(line) = lines.next() {
         if line.starts_with("goroutine ") {
             goroutines.push(Vec::new());
         } else if line.starts_with("main.") {
             // Arguments follow the name; a method's receiver may stand in brackets, too.
             let name = line.rsplit_once('(').expect("arguments").0;
-            goroutines.last_mut().expect("it has a head").push(name.to_owned());
+            // `\t/src/go_stacks.go:58 +0x1d`
+            let place = lines.next().expect("a place");
+            let place =
+                place.trim_start().rsplit('/').next().and_then(|file| file.split(' ').next());
+            let place = place.expect("a file").to_owned();
+            goroutines.last_mut().expect("it has a head").push((name.to_owned(), place));
         }
     }
     goroutines
 }
 
-fn own(stack: &[String], stripped: bool) -> Vec<String> {
-    let wanted = |name: &&String| {
-        // Wrappers that the compiler makes are not shown by Go's runtime.
-        name.starts_with("main.")
-            && !name.contains(".gowrap")
-            && !(stripped && INLINED.contains(&name.as_str()))
+fn own(stack: &[Frame]) -> Vec<Frame> {
+    // Wrappers that the compiler makes are not shown by Go's runtime.
+    let wanted = |(name, _): &&Frame| name.starts_with("main.") && !name.contains(".gowrap");
+    // `main` reads a line while it is dumped, and prints when its runtime does.
+    let frame = |frame: &Frame| match &*frame.0 {
+        "main.main" => (frame.0.clone(), String::new()),
+        _ => frame.clone(),
     };
-    stack.iter().filter(wanted).cloned().collect()
+    stack.iter().filter(wanted).map(frame).collect()
 }
 
 fn check_blocked(variant: &str, cgo: bool, flags: &[&str]) {
-    let stripped = variant.contains("stripped");
     let mut running = Running::start(&build(variant, cgo, flags), &[]);
     let stacks = dump(running.pid());
     for stack in &stacks {
         let last = stack.last().expect("frames");
-        assert!(OUTERMOST.contains(&last.as_str()), "{variant}: {stack:#?}");
+        assert!(OUTERMOST.contains(&last.0.as_str()), "{variant}: {stack:#?}");
         // C without symbols has no names.
-        let named = |name: &String| !name.contains("!fn_") && !name.contains("!0x");
+        let named = |(name, _): &Frame| !name.contains("!fn_") && !name.contains("!0x");
         assert!(cgo || stack.iter().all(named), "{variant}: {stack:#?}");
     }
-    let chains = |stacks: &[Vec<String>]| {
+    let chains = |stacks: &[Vec<Frame>]| {
         let mut chains: Vec<_> =
-            stacks.iter().map(|stack| own(stack, stripped)).filter(|c| !c.is_empty()).collect();
+            stacks.iter().map(|stack| own(stack)).filter(|c| !c.is_empty()).collect();
         chains.sort();
         chains
     };
     let (ours, theirs) = (chains(&stacks), chains(&as_the_runtime_says(&mut running)));
-    let kinds = if cgo { 7 } else { 5 };
+    let kinds = if cgo { 8 } else { 6 };
     assert_eq!(theirs.len(), kinds + 1, "{variant}: each goroutine, and the main one: {theirs:#?}");
     assert_eq!(ours, theirs, "{variant}");
+    let names = |stack: &Vec<Frame>| stack.iter().map(|(name, _)| name.clone()).collect();
+    let stacks: Vec<Vec<String>> = stacks.iter().map(names).collect();
     // Each of these is among them: called by C, or calling it.
     if cgo {
         let has = |names: &[&str]| {
@@ -217,6 +225,14 @@ fn running_goroutines() {
     assert_eq!(seen, (true, true));
 }
 
+/// The name of a generic function as Go's runtime prints it: `main.apply[...]`.
+fn without_shapes(name: &str) -> String {
+    match (name.split_once('['), name.rsplit_once(']')) {
+        (Some((before, _)), Some((_, after))) => format!("{before}[...]{after}"),
+        _ => name.to_owned(),
+    }
+}
+
 #[test]
 fn stripped_programs_have_the_names_of_their_twins() {
     let flags = |more: &[&'static str]| [&["-trimpath"], more].concat();
@@ -233,7 +249,7 @@ fn stripped_programs_have_the_names_of_their_twins() {
         {
             functions.insert(
                 u64::from_str_radix(address, 16).expect("hex"),
-                name.trim_end_matches(".abi0").to_owned(),
+                without_shapes(name.trim_end_matches(".abi0")),
             );
         }
     }

@@ -5,11 +5,13 @@ use std::borrow::Cow;
 
 use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::projection::settings::RollUp;
+use crate::model::vocabulary::go_functions;
 
 /// Shortens a name: `alloc::vec::Vec<T>::push` -> `Vec::push`; `app::Pool::run::{closure#0}` ->
 /// `Pool::run::{closure#0}`; `<core::slice::Iter<T> as Iterator>::next` -> `Iter::next`;
 /// `com.shop.PgStatement.executeQuery` -> `c.s.PgStatement.executeQuery`. Markers and plain names
-/// are kept. `shop.views.Cart.total` of Python -> `Cart.total`. A rolled-up row is named by its
+/// are kept. `shop.views.Cart.total` of Python -> `Cart.total`;
+/// `net/http.(*conn).serve` of Go -> `http.(*conn).serve`. A rolled-up row is named by its
 /// last part.
 pub fn short(location: &Location, by: RollUp) -> Cow<'_, str> {
     let name: &str = &location.function;
@@ -22,6 +24,11 @@ pub fn short(location: &Location, by: RollUp) -> Cow<'_, str> {
         (FrameKind::Python, _) => short_python(name),
         (FrameKind::Native, RollUp::Class) => {
             Cow::Borrowed(name.rsplit("::").next().unwrap_or(name))
+        }
+        (FrameKind::Native, _)
+            if go_functions::is_go(&location.function, location.file.as_deref()) =>
+        {
+            Cow::Borrowed(go_functions::short(&location.function))
         }
         (FrameKind::Native | FrameKind::Jit, _) => short_native(without_prefix(location)),
     }
@@ -278,6 +285,13 @@ mod tests {
         ] {
             assert_eq!(of(name, FrameKind::Python), shorter);
         }
+        let go = |name: &str| {
+            let file = Some("/go/src/net/http/server.go".into());
+            let location = Location { file, ..Location::named(name, FrameKind::Native) };
+            short(&location, RollUp::Function).into_owned()
+        };
+        assert_eq!(go("net/http.(*conn).serve"), "http.(*conn).serve");
+        assert_eq!(go("github.com/x/y.Map[...].func1"), "y.Map[...].func1");
         let python = |roll_up, name| by(roll_up, name, FrameKind::Python);
         assert_eq!(python(RollUp::Class, "shop.views.Cart"), "views.Cart");
         assert_eq!(python(RollUp::Module, "shop.api.views"), "shop.api.views");

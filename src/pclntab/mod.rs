@@ -6,10 +6,13 @@
 //! target's. So offsets are checked at each use, and each query costs a bounded number of bounded
 //! reads.
 //!
-//! Pure: [`Bytes`] reads from a file or from memory. Inlined functions (`funcdata`) are not read.
+//! Pure: [`Bytes`] reads from a file or from memory.
 
+mod inline_tree;
 #[cfg(test)]
 pub(crate) mod tests;
+
+pub use inline_tree::{MODULE_TREES, Position};
 
 /// Access to a table's bytes.
 pub trait Bytes {
@@ -108,6 +111,11 @@ impl Header {
             && word(2) < SIZE_MAX;
         sound.then_some(header)
     }
+
+    /// Offset of the names from the table's first byte.
+    pub fn names(&self) -> u64 {
+        self.names
+    }
 }
 
 /// A function.
@@ -120,8 +128,10 @@ pub struct Function {
     files: u32,
     lines: u32,
     unit: u32,
-    /// Table of functions inlined at each instruction (`pcdata` 2); 0: none.
-    inlined: u32,
+    /// Offset of its values: `pcdata`, then `funcdata`; and how many each has.
+    values: u64,
+    pcdata: u32,
+    funcdata: u8,
     flags: u8,
 }
 
@@ -184,26 +194,28 @@ impl<B: Bytes> Table<B> {
         if !(start..end).contains(&wanted) {
             return None;
         }
-        let at = u64::from(self.u32(self.header.index + 8 * low + 4)?);
+        self.entry(low, start, end)
+    }
+
+    /// Returns function `number`.
+    fn numbered(&self, number: u64) -> Option<Function> {
+        self.entry(number, self.start(number)?, self.start(number + 1)?)
+    }
+
+    /// Returns function `number`, which begins at `start` and ends at `end`.
+    fn entry(&self, number: u64, start: u64, end: u64) -> Option<Function> {
+        let at = u64::from(self.u32(self.header.index + 8 * number + 4)?);
         let mut fields = [0; 44];
         let size = match self.header.layout {
             Layout::Go118 => 40,
             Layout::Go120 => 44,
         };
         self.exactly(self.header.index + at, &mut fields[..size])?;
-        /// `PCDATA_InlTreeIndex` (internal/abi/symtab.go).
-        const INLINED: u32 = 2;
         let field = |at: usize| u32::from_le_bytes(fields[at..at + 4].try_into().expect("4 bytes"));
         // The entry repeats the start in the index.
         if u64::from(field(0)) != start {
             return None;
         }
-        let inlined = match field(28) {
-            values if values > INLINED => {
-                self.u32(self.header.index + at + size as u64 + 4 * u64::from(INLINED))?
-            }
-            _ => 0,
-        };
         Some(Function {
             start: self.text.checked_add(start)?,
             end: self.text.checked_add(end)?,
@@ -212,7 +224,9 @@ impl<B: Bytes> Table<B> {
             files: field(20),
             lines: field(24),
             unit: field(32),
-            inlined,
+            values: self.header.index + at + size as u64,
+            pcdata: field(28),
+            funcdata: fields[size - 1],
             flags: fields[size - 3],
         })
     }
@@ -228,12 +242,9 @@ impl<B: Bytes> Table<B> {
         self.string(self.header.names + u64::from(function.name))
     }
 
-    /// Returns source file and line of the instruction at `address`. `None` where another function
-    /// is inlined: they would be that function's.
-    pub fn line(&self, function: &Function, address: u64) -> Option<(Vec<u8>, u32)> {
-        if self.value(function.inlined, function, address).is_some_and(|index| index >= 0) {
-            return None;
-        }
+    /// Returns source file and line of the instruction at `address`, which may be of a function
+    /// that is inlined there.
+    fn line_at(&self, function: &Function, address: u64) -> Option<(Vec<u8>, u32)> {
         let file = u32::try_from(self.value(function.files, function, address)?).ok()?;
         let line = u32::try_from(self.value(function.lines, function, address)?).ok()?;
         let entry = u64::from(function.unit) + u64::from(file);

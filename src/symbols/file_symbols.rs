@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use super::debugfile::{Found, Root, SearchPath, find};
 use super::dwarf::{Debug, Place};
 use super::go_names::GoNames;
+use super::step::Step;
 use super::symtab::{Bounds, Plt, SymbolTable};
 use super::unwind_entry::UnwindEntries;
 use super::{demangle, vdso};
@@ -30,14 +31,6 @@ pub enum Trust {
     /// Debug info or symbols crashed the parser: unwind entries only.
     Entries,
     Full,
-}
-
-/// One function at an address, with its source position.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Step {
-    pub function: String,
-    pub file: Option<String>,
-    pub line: Option<u32>,
 }
 
 /// An address to be named: offset in the file, and whether it is executing or a return address.
@@ -223,12 +216,19 @@ impl FileNames {
         damaged: &mut usize,
         found: &mut dyn FnMut(Spot, Vec<Step>),
     ) {
-        let mut places: Vec<Vec<Place>> = Vec::with_capacity(spots.len());
+        // Debug info of Go code says less: its line tables name inlined functions elsewhere, and it
+        // is slow to read.
+        let go: Vec<Option<Vec<Step>>> =
+            spots.iter().map(|spot| self.go_functions(*spot)).collect();
+        let is_other = |(_, go): &(&Spot, &Option<Vec<Step>>)| go.is_none();
+        let others: Vec<Spot> =
+            spots.iter().zip(&go).filter(is_other).map(|(spot, _)| *spot).collect();
+        let mut places: Vec<Vec<Place>> = Vec::with_capacity(others.len());
         let debug_elf =
             self.debug_file.as_ref().filter(|found| found.elf.section(".debug_info").is_some());
         let debug_bytes = debug_elf.map_or(self.bytes.get(), |found| found.bytes.bytes());
-        if let Some(debug) = &mut self.debug {
-            let addresses = spots.iter().map(|spot| lookup_address(&self.elf, *spot).unwrap_or(0));
+        if let Some(debug) = self.debug.as_mut().filter(|_| !others.is_empty()) {
+            let addresses = others.iter().map(|spot| lookup_address(&self.elf, *spot).unwrap_or(0));
             let done = debug
                 .resolve(debug_bytes, &self.elf, addresses, &mut |_, chain| places.push(chain));
             if done.is_err() {
@@ -236,18 +236,17 @@ impl FileNames {
                 *damaged += 1;
             }
         }
-        places.resize(spots.len(), Vec::new());
-        for (spot, chain) in spots.iter().zip(places) {
-            found(*spot, self.steps(*spot, chain));
+        let mut places = places.into_iter();
+        for (spot, go) in spots.iter().zip(go) {
+            let steps = go.unwrap_or_else(|| self.steps(*spot, places.next().unwrap_or_default()));
+            found(*spot, steps);
         }
     }
 
     fn steps(&self, spot: Spot, chain: Vec<Place>) -> Vec<Step> {
         if chain.is_empty() {
-            if let Some(step) = self.go_function(spot) {
-                return vec![step];
-            }
-            return vec![Step { function: self.fallback(spot), file: None, line: None }];
+            let function = self.fallback(spot);
+            return vec![Step { function, file: None, line: None, origin: None }];
         }
         chain
             .into_iter()
@@ -270,16 +269,16 @@ impl FileNames {
                     0 => self.fallback(spot),
                     _ => "[inlined]".into(),
                 });
-                Step { function, file: place.file, line: place.line }
+                Step { function, file: place.file, line: place.line, origin: None }
             })
             .collect()
     }
 
     /// Names by Go's own table, whose names are not mangled.
-    fn go_function(&self, spot: Spot) -> Option<Step> {
-        let (function, file, line) =
-            self.go.as_ref()?.name(self.bytes.get(), lookup_address(&self.elf, spot)?)?;
-        Some(Step { function, file, line }).filter(|step| !step.function.is_empty())
+    fn go_functions(&self, spot: Spot) -> Option<Vec<Step>> {
+        let go = self.go.as_ref()?;
+        let steps = go.name(self.bytes.get(), lookup_address(&self.elf, spot)?)?;
+        Some(steps).filter(|steps| steps.iter().all(|step| !step.function.is_empty()))
     }
 
     fn entries(&self) -> &UnwindEntries {

@@ -6,6 +6,8 @@
 //! file_symbols  one file: the sources of names and their order
 //! dwarf         functions, inlined functions, lines
 //! go_names      Go's own table of functions
+//! go_packages   whose code a Go function is
+//! step          what a place in a file is called
 //! symtab        .symtab, .dynsym, procedure linkage table
 //! unwind_entry  starts of functions, for files without symbols
 //! debugfile     finds separate debug files
@@ -24,10 +26,12 @@ mod disassembly;
 mod dwarf;
 mod file_symbols;
 mod go_names;
+mod go_packages;
 mod intern;
 mod kernel;
 mod origin;
 mod placeholder;
+mod step;
 mod symtab;
 mod unwind_entry;
 mod vdso;
@@ -48,7 +52,8 @@ pub use self::disassembly::{
     has_build_id,
 };
 use self::file_symbols::FileNames;
-pub use self::file_symbols::{Spot, Step};
+pub use self::file_symbols::Spot;
+pub use self::step::Step;
 pub(crate) use self::worker::guarded;
 use self::worker::{Shared, Worker};
 use crate::model::facts::tables::Named;

@@ -15,9 +15,10 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashMap;
 
 use super::debugfile::{Root, SearchPath};
-use super::file_symbols::{FileNames, NoNames, Spot, Step, Trust};
+use super::file_symbols::{FileNames, NoNames, Spot, Trust};
 use super::intern::Interner;
 use super::kernel::Kernel;
+use super::step::Step;
 use super::{Resolved, origin, placeholder};
 use crate::model::facts::tables::{FrameKind, Location, Named, Tier};
 use crate::model::vocabulary::frame::{FileId, FrameCode, RawFrame};
@@ -341,6 +342,7 @@ impl Worker {
     }
 
     fn named(&mut self, steps: Vec<Step>, of: &OfFile) -> Named {
+        let origins: Origins = steps.iter().map(|step| step.origin.unwrap_or(of.origin)).collect();
         let locations = steps
             .into_iter()
             .enumerate()
@@ -353,12 +355,7 @@ impl Worker {
                 tier: (depth > 0).then_some(Tier::Inlined),
             })
             .collect();
-        Named {
-            locations,
-            pending: false,
-            build_id: of.build_id.clone(),
-            origins: Origins::All(of.origin),
-        }
+        Named { locations, pending: false, build_id: of.build_id.clone(), origins }
     }
 
     /// Names generated code, in a file or not: one row for the whole region, as otherwise every

@@ -78,9 +78,22 @@ func outer(kind string) {
 	case "deferred":
 		defer func() { read(pipe[0]) }()
 		panic(recover())
+	case "generic":
+		apply(map[string]node{}, func(map[string]node) byte { return read(pipe[0]) })
 	case "spin":
 		spin()
 	}
+}
+
+//go:noinline
+func apply[T, U any](to T, call func(T) U) U {
+	return inlined(to, call)
+}
+
+func inlined[T, U any](to T, call func(T) U) U {
+	result := call(to)
+	sink++
+	return result
 }
 
 //go:noinline
@@ -94,7 +107,7 @@ func main() {
 	if err := syscall.Pipe(pipe[:]); err != nil {
 		panic(err)
 	}
-	kinds := []string{"direct", "raw", "deep", "closure", "deferred"}
+	kinds := []string{"direct", "raw", "deep", "closure", "deferred", "generic"}
 	kinds = append(kinds, more()...)
 	if len(os.Args) > 1 {
 		kinds = os.Args[1:]

@@ -15,9 +15,9 @@ use super::idle_marks::{self, Mark};
 use super::{monitor, python, safepoint};
 use crate::model::facts::redacted;
 use crate::model::facts::tables::{FrameKind, Location};
-use crate::model::vocabulary::java_packages;
 use crate::model::vocabulary::qualified::segments;
 use crate::model::vocabulary::role::{Origin, Role};
+use crate::model::vocabulary::{go_functions, java_packages};
 
 /// Functions of native runtimes that start threads, call closures and unwind panics. They are
 /// above each thread's own code, or between a function and its closure.
@@ -171,7 +171,10 @@ pub(super) fn role_by_place(location: &Location, origin: Origin) -> Role {
     let [.., library_files] = &*LISTS;
     let name = &*location.function;
     let is_java = location.kind == FrameKind::Java;
-    if !is_java && location.file.as_deref().is_some_and(|file| library_files.is_match(file)) {
+    // A Go program knows its modules, wherever their sources lie.
+    let file = location.file.as_deref();
+    let is_known = is_java || origin != Origin::Unknown && go_functions::is_go(name, file);
+    if !is_known && file.is_some_and(|file| library_files.is_match(file)) {
         return Role::Library;
     }
     match (origin, segments(name).as_slice()) {
@@ -270,7 +273,7 @@ mod tests {
             assert_eq!(native(name, "shop", "", Origin::App), Role::Runtime, "{name}");
         }
         let go = "/usr/local/go/src/runtime/malloc.go";
-        assert_eq!(native("runtime.mallocgc", "shop", go, Origin::App), Role::Library);
+        assert_eq!(native("runtime.mallocgc", "shop", go, Origin::Unknown), Role::Library);
         assert_eq!(native("main.usleep", "shop", "", Origin::App), Role::App);
     }
 
@@ -310,16 +313,31 @@ mod tests {
             ),
             ("/root/.cargo/registry/src/index/serde-1.0/src/de.rs", Role::Library),
             ("/usr/include/c++/12/bits/stl_vector.h", Role::Library),
-            ("/usr/local/go/src/net/http/server.go", Role::Library),
-            ("/root/go/pkg/mod/github.com/x/y@v1.2.3/y.go", Role::Library),
             ("third_party/zlib/inflate.c", Role::Library),
             ("/home/ann/shop/src/cart.rs", Role::App),
-            ("/home/ann/go/src/shop/cart.go", Role::App),
             ("/build/include/shop/cart.h", Role::App),
             ("src/vendors/list.c", Role::App),
             ("", Role::App),
         ] {
             assert_eq!(native("work", "shop", file, Origin::App), role, "{file}");
+        }
+    }
+
+    #[test]
+    fn go_programs_know_their_modules() {
+        for (file, unknown) in [
+            ("/usr/local/go/src/net/http/server.go", Role::Library),
+            ("/root/go/pkg/mod/github.com/x/y@v1.2.3/y.go", Role::Library),
+            ("/home/ann/go/src/shop/cart.go", Role::App),
+        ] {
+            for (origin, role) in [
+                (Origin::Unknown, unknown),
+                (Origin::App, Role::App),
+                (Origin::Library, Role::Library),
+                (Origin::Runtime, Role::Runtime),
+            ] {
+                assert_eq!(native("main.work", "shop", file, origin), role, "{file} {origin:?}");
+            }
         }
     }
 

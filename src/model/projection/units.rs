@@ -4,6 +4,7 @@
 //! |---|---|---|---|
 //! | Java | the class, with inner classes separate; without classes generated for its lambdas | its package | `[java]` |
 //! | C++, Rust | the type or namespace that owns the function, else the module | the outermost namespace, the crate; else the module | the shared object |
+//! | Go | the type whose method it is, else the package | its package | the program |
 //! | JIT code | the file, else the module | the module | the module |
 //! | Python | the class, also one within a function; else the module | the outermost package, else the module | the module |
 //! | kernel | the module | the module | the module |
@@ -16,6 +17,7 @@ use std::sync::Arc;
 
 use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::projection::settings::RollUp;
+use crate::model::vocabulary::go_functions;
 use crate::model::vocabulary::qualified::owner;
 
 /// The module of all Java methods.
@@ -53,6 +55,12 @@ pub(super) fn unit(location: &Location, by: RollUp) -> Option<Location> {
             None => NO_PACKAGE.into(),
         },
         (RollUp::Module, FrameKind::Java) => JAVA.into(),
+        (RollUp::Class, FrameKind::Native) if is_go(location) => {
+            go_functions::receiver(&location.function).into()
+        }
+        (RollUp::Package, FrameKind::Native) if is_go(location) => {
+            go_functions::package(&location.function).into()
+        }
         (RollUp::Class, FrameKind::Native) => owner(&location.function).join("::").into(),
         (RollUp::Package, FrameKind::Native) => {
             namespace(&owner(&location.function)).to_owned().into()
@@ -128,6 +136,10 @@ fn python_class(location: &Location) -> &str {
     }
 }
 
+fn is_go(location: &Location) -> bool {
+    go_functions::is_go(&location.function, location.file.as_deref())
+}
+
 /// Returns the outermost namespace, or the crate. Empty for a class outside of all namespaces.
 fn namespace<'a>(owner: &[&'a str]) -> &'a str {
     match *owner {
@@ -197,6 +209,23 @@ mod tests {
         };
         assert_eq!(of("com.shop.Cart$$Lambda"), of("com.shop.Cart"));
         assert_ne!(of("com.shop.Cart$Item"), of("com.shop.Cart"));
+    }
+
+    #[test]
+    fn go() {
+        let of = |function: &str, by| {
+            let file = Some("/src/server.go".into());
+            let module = "shop".into();
+            let named = Location::named(function, FrameKind::Native);
+            let unit = unit(&Location { file, module, ..named }, by).expect("a unit");
+            (unit.function.to_string(), unit.module.to_string())
+        };
+        let (class, package) = (RollUp::Class, RollUp::Package);
+        let unit = |name: &str| (name.to_owned(), String::new());
+        assert_eq!(of("net/http.(*conn).serve", class), unit("net/http.conn"));
+        assert_eq!(of("net/http.(*conn).serve", package), unit("net/http"));
+        assert_eq!(of("main.main.func1", class), unit("main"));
+        assert_eq!(of("type:.eq.main.T", package), ("shop".to_owned(), "shop".to_owned()));
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! peer               who has the other end of a socket or pipe
 //! state              what a thread is doing, by its system call
 //! role               whose code a frame is
+//! go_functions       names of Go's functions
 //! java_launch        what a Java program runs, by its command line
 //! java_packages      well-known packages
 //! host_load          how busy the host is
@@ -22,6 +23,7 @@
 pub mod blocker;
 pub mod event;
 pub mod frame;
+pub mod go_functions;
 pub mod host_load;
 pub mod java_launch;
 pub mod java_packages;

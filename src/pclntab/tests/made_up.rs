@@ -6,6 +6,24 @@ pub fn made_up(layout: usize) -> Vec<u8> {
     named(layout, 0x1000, [b"f", b"g", b"runtime.top"])
 }
 
+/// The function that is inlined into `f` at 0x1020; its call is at 0x1008.
+const INLINED: &[u8] = b"inner";
+
+/// Returns the trees of inlined functions of such a table.
+pub fn trees(layout: usize) -> Vec<u8> {
+    trees_of(layout, [b"f", b"g", b"runtime.top"])
+}
+
+fn trees_of(layout: usize, functions_named: [&[u8]; 3]) -> Vec<u8> {
+    let name = 1 + functions_named.iter().map(|name| name.len() + 1).sum::<usize>();
+    let name = (name as u32).to_le_bytes();
+    let call = 8u32.to_le_bytes();
+    match layout {
+        0 => [&[0xff; 12][..], &name, &call].concat(),
+        _ => [&[0; 4][..], &name, &call, &[0; 4]].concat(),
+    }
+}
+
 /// Returns the same with functions of these names, from `text` on.
 pub fn named(layout: usize, text: u64, functions_named: [&[u8]; 3]) -> Vec<u8> {
     let mut names = vec![0];
@@ -15,6 +33,8 @@ pub fn named(layout: usize, text: u64, functions_named: [&[u8]; 3]) -> Vec<u8> {
         names.push(0);
         at
     });
+    names.extend_from_slice(INLINED);
+    names.push(0);
     let files = b"/src/a.go\0";
     // Frame sizes of f: 0 bytes until 4, then 0x18 until 0x3c, then 0 again. Lines 10, 11. One
     // file. g and top push nothing.
@@ -50,9 +70,16 @@ pub fn named(layout: usize, text: u64, functions_named: [&[u8]; 3]) -> Vec<u8> {
         put(24, steps[2]);
         put(28, 3);
         function[fixed - 3] = if number == 2 { 1 } else { 0 };
+        function[fixed - 1] = if number == 0 { 4 } else { 0 };
         functions.extend(function);
         for value in [0, 0, if number == 0 { inlined } else { 0 }] {
             functions.extend(u32::to_le_bytes(value));
+        }
+        if number == 0 {
+            // Its tree is the first one.
+            for value in [u32::MAX, u32::MAX, u32::MAX, 0] {
+                functions.extend(value.to_le_bytes());
+            }
         }
     }
     index.extend(0x60u32.to_le_bytes());

@@ -1,7 +1,7 @@
 pub(crate) mod made_up;
 
 use super::*;
-use made_up::made_up;
+use made_up::{made_up, trees};
 use proptest::prelude::*;
 
 fn open(bytes: &[u8]) -> Option<Table<&[u8]>> {
@@ -23,10 +23,23 @@ fn functions_frames_names_and_lines() {
         let sizes = [0x1000, 0x1003, 0x1004, 0x103b, 0x103c, 0x103f]
             .map(|address| table.frame_size(&f, address));
         assert_eq!(sizes, [Some(0), Some(0), Some(0x18), Some(0x18), Some(0), Some(0)]);
-        let line = |address| table.line(&f, address);
-        assert_eq!(line(0x1007), Some((b"/src/a.go".to_vec(), 10)));
-        assert_eq!(line(0x1008), Some((b"/src/a.go".to_vec(), 11)));
-        assert_eq!(line(0x1020), None, "of what is inlined there");
+        let position = |name: &str, line: Option<u32>| Position {
+            name: name.into(),
+            line: line.map(|line| (b"/src/a.go".to_vec(), line)),
+        };
+        let trees = trees(layout);
+        let at = |address| table.positions(&f, address, Some(&&trees[..])).expect("a name");
+        assert_eq!(at(0x1007), [position("f", Some(10))]);
+        assert_eq!(at(0x101f), [position("f", Some(11))]);
+        assert_eq!(at(0x1020), [position("f", Some(11)), position("inner", Some(11))]);
+        let without = |address| table.positions(&f, address, None::<&&[u8]>).expect("a name");
+        assert_eq!(without(0x101f), [position("f", Some(11))]);
+        assert_eq!(without(0x1020), [position("f", None)], "the line is the inlined one's");
+        assert!(table.fits(&&trees[..]));
+        let mut other = trees.clone();
+        other.insert(0, 1);
+        assert!(!table.fits(&&other[..]) && !table.fits(&&trees[..trees.len() - 1]));
+        let at = |address| table.function(address);
         assert!(!f.is_outermost() && !f.writes_stack_pointer());
         let g = at(0x1045).expect("g");
         assert_eq!((table.name(&g), table.frame_size(&g, 0x1045)), (Some(b"g".to_vec()), Some(0)));
@@ -172,8 +185,34 @@ proptest! {
         {
             prop_assert!((function.start..function.end).contains(&address));
             prop_assert!(table.frame_size(&function, address).is_none_or(|size| size % 8 == 0));
-            let _ = (table.name(&function), table.line(&function, address));
+            let _ = table.name(&function);
+            let trees = trees(layout);
+            let _ = table.positions(&function, address, Some(&&trees[..]));
+            let _ = table.fits(&&trees[..]);
         }
         prop_assert!(counted.1.get() < 200, "{} reads", counted.1.get());
+    }
+}
+
+#[test]
+fn trees_that_contradict_themselves_say_nothing() {
+    for layout in 0..BEGINS.len() {
+        let bytes = made_up(layout);
+        let table = open(&bytes).expect("a table");
+        let f = table.function(0x1000).expect("f");
+        let (name, call) = if layout == 0 { (12, 16) } else { (4, 8) };
+        let alone = |at: usize, value: u64| {
+            let mut trees = trees(layout);
+            put(&mut trees, at, 4, value);
+            let found = table.positions(&f, 0x1020, Some(&&trees[..])).expect("a name");
+            assert_eq!(found, [Position { name: b"f".to_vec(), line: None }], "{at} {value}");
+            assert!(value == 0x20 || !table.fits(&&trees[..]), "{at} {value}");
+        };
+        alone(name, 0);
+        alone(name, u64::from(u32::MAX));
+        alone(call, 0x40);
+        alone(call, u64::from(u32::MAX));
+        // It is called where it is inlined: without end.
+        alone(call, 0x20);
     }
 }
