@@ -15,6 +15,8 @@ fuzz_target!(|data: &[u8]| {
     };
     let counted = Counted { bytes: data, reads: Cell::new(0) };
     let Some(table) = Table::new(header, 0x1000, &counted) else { return };
+    let _ = table.fits(&data);
+    assert!(counted.reads.get() < 1 << 19, "{} reads", counted.reads.get());
     for address in (0xff0..0x1100).chain([0, u64::MAX]) {
         counted.reads.set(0);
         within(100, || {
@@ -24,10 +26,11 @@ fuzz_target!(|data: &[u8]| {
             assert!(
                 table.name(&function).is_none_or(|name| !name.is_empty() && name.len() <= 17 << 10)
             );
-            let _ = table.line(&function, address);
+            let at = table.positions(&function, address, Some(&data)).unwrap_or_default();
+            assert!(at.len() <= 130 && at.iter().all(|at| at.name.len() <= 17 << 10));
         });
-        // Five values of 256 KiB and three strings of 16 KiB, 64 bytes at a time.
-        assert!(counted.reads.get() < 6 << 12, "{} reads", counted.reads.get());
+        // A mebibyte of values and 260 strings of 16 KiB, 64 bytes at a time.
+        assert!(counted.reads.get() < 6 << 14, "{} reads", counted.reads.get());
     }
 });
 

@@ -8,6 +8,8 @@ use super::{Bytes, Function, Layout, Table};
 
 /// Maximum functions inlined into each other at one instruction.
 const DEPTH_MAX: usize = 128;
+/// Maximum bytes of encoded values that are read for one instruction.
+const STEPS_MAX: u64 = 1 << 20;
 /// Functions whose entries are checked to find where the trees begin.
 const CHECKED: usize = 16;
 /// Maximum functions that are searched for these.
@@ -44,10 +46,13 @@ impl<B: Bytes> Table<B> {
         trees: Option<&impl Bytes>,
     ) -> Option<Vec<Position>> {
         let mut found = Vec::new();
-        let mut at = address;
+        let (mut at, mut left) = (address, STEPS_MAX);
         loop {
-            let line = self.line_at(function, at);
-            let index = self.inlined_at(function, at);
+            let line = self.line_at(function, at, &mut left);
+            let index = self.inlined_at(function, at, &mut left);
+            if left == 0 {
+                return Some(vec![Position { name: self.name(function)?, line: None }]);
+            }
             let Some(index) = index else {
                 found.push(Position { name: self.name(function)?, line });
                 found.reverse();
@@ -91,14 +96,14 @@ impl<B: Bytes> Table<B> {
     }
 
     /// Returns the entry of what is inlined at the instruction at `address`, the innermost one.
-    fn inlined_at(&self, function: &Function, address: u64) -> Option<u32> {
+    fn inlined_at(&self, function: &Function, address: u64, left: &mut u64) -> Option<u32> {
         /// `PCDATA_InlTreeIndex` (internal/abi/symtab.go).
         const INDEX: u32 = 2;
         let steps = match function.pcdata {
             count if count > INDEX => self.u32(function.values + 4 * u64::from(INDEX))?,
             _ => return None,
         };
-        u32::try_from(self.value(steps, function, address)?).ok()
+        u32::try_from(self.value(steps, function, address, left)?).ok()
     }
 
     /// Returns the offset of a function's tree; `None` where nothing is inlined into it.

@@ -234,7 +234,7 @@ impl<B: Bytes> Table<B> {
     /// Returns the bytes between the stack pointer and the return address at the instruction at
     /// `address` (`pcsp`).
     pub fn frame_size(&self, function: &Function, address: u64) -> Option<u64> {
-        let size = self.value(function.sizes, function, address)?;
+        let size = self.value(function.sizes, function, address, &mut STEPS_MAX.clone())?;
         u64::try_from(size).ok().filter(|size| size.is_multiple_of(8))
     }
 
@@ -244,9 +244,9 @@ impl<B: Bytes> Table<B> {
 
     /// Returns source file and line of the instruction at `address`, which may be of a function
     /// that is inlined there.
-    fn line_at(&self, function: &Function, address: u64) -> Option<(Vec<u8>, u32)> {
-        let file = u32::try_from(self.value(function.files, function, address)?).ok()?;
-        let line = u32::try_from(self.value(function.lines, function, address)?).ok()?;
+    fn line_at(&self, function: &Function, address: u64, left: &mut u64) -> Option<(Vec<u8>, u32)> {
+        let file = u32::try_from(self.value(function.files, function, address, left)?).ok()?;
+        let line = u32::try_from(self.value(function.lines, function, address, left)?).ok()?;
         let entry = u64::from(function.unit) + u64::from(file);
         let path = self.u32(self.header.units + 4 * entry).filter(|path| *path != u32::MAX)?;
         Some((self.string(self.header.files + u64::from(path))?, line))
@@ -260,30 +260,21 @@ impl<B: Bytes> Table<B> {
 
     /// Decodes a value that changes from instruction to instruction. It is encoded as pairs of
     /// (change, bytes of code with this value), each a number of 7 bits per byte. It starts at -1.
-    fn value(&self, steps: u32, function: &Function, address: u64) -> Option<i32> {
+    /// `left`: bytes that may still be read.
+    fn value(&self, steps: u32, function: &Function, address: u64, left: &mut u64) -> Option<i32> {
         // 0 means that there is no such value.
         let first = self.header.values + u64::from(Some(steps).filter(|steps| *steps != 0)?);
         let mut numbers = Numbers {
             table: self,
             at: first,
-            end: first + STEPS_MAX,
+            end: first + STEPS_MAX.min(*left),
             piece: [0; PIECE],
             used: 0,
             length: 0,
         };
-        let (mut value, mut pc) = (-1i32, function.start);
-        loop {
-            let change = numbers.next()?;
-            if change == 0 && pc != function.start {
-                return None;
-            }
-            // Zig-zag: the lowest bit is the sign.
-            value = value.wrapping_add((change >> 1) as i32 ^ -((change & 1) as i32));
-            pc = pc.checked_add(u64::from(numbers.next()?))?;
-            if address < pc {
-                return Some(value);
-            }
-        }
+        let value = numbers.value_at(function.start, address);
+        *left = left.saturating_sub(numbers.at - first);
+        value
     }
 
     fn u32(&self, at: u64) -> Option<u32> {
@@ -326,6 +317,23 @@ struct Numbers<'t, B> {
 }
 
 impl<B: Bytes> Numbers<'_, B> {
+    /// Returns the value at `address`, of those of a function that begins at `start`.
+    fn value_at(&mut self, start: u64, address: u64) -> Option<i32> {
+        let (mut value, mut pc) = (-1i32, start);
+        loop {
+            let change = self.next()?;
+            if change == 0 && pc != start {
+                return None;
+            }
+            // Zig-zag: the lowest bit is the sign.
+            value = value.wrapping_add((change >> 1) as i32 ^ -((change & 1) as i32));
+            pc = pc.checked_add(u64::from(self.next()?))?;
+            if address < pc {
+                return Some(value);
+            }
+        }
+    }
+
     fn next(&mut self) -> Option<u32> {
         let mut number = 0u32;
         for shift in (0..32).step_by(7) {
