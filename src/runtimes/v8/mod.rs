@@ -21,13 +21,13 @@
 //! for [`VALID_FOR`], then compared with memory again.
 
 mod builtins;
-mod bytecode_sizes;
+pub mod bytecode_sizes;
 mod code_objects;
 mod functions;
 mod heap;
 mod image;
 mod layout;
-mod positions;
+pub mod positions;
 mod scripts;
 mod unreadable;
 mod walk;
