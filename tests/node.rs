@@ -276,3 +276,64 @@ fn functions_that_mostly_call_lose_no_caller() {
         }
     }
 }
+
+/// Returns the time of each stack of the main thread, in microseconds.
+fn record(running: &Running, capture: &str) -> Vec<(String, u64)> {
+    let mut record = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+    record.args(["record", "-p", &running.pid().to_string(), "-i", "2ms", "--capture", capture]);
+    record.args(["--format", "folded", "--no-kernel", "--group", "name", "--metric", "cpu"]);
+    let recording = Recording::start(&mut record);
+    recording.until_used(running.pid(), 3_000);
+    let output = recording.end();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report = String::from_utf8(output.stdout).expect("text");
+    let stack = |line: &str| {
+        let (stack, value) = line.rsplit_once(' ').expect("a value");
+        (stack.to_owned(), value.parse().expect("a number"))
+    };
+    report.lines().filter(|line| !line.contains(";start_thread")).map(stack).collect()
+}
+
+/// Returns the time of the stacks in which the function is.
+fn time_in(stacks: &[(String, u64)], function: &str) -> u64 {
+    let has = |stack: &str| stack.split(';').any(|frame| frame == function);
+    stacks.iter().filter(|(stack, _)| has(stack)).map(|(_, time)| time).sum()
+}
+
+#[test]
+fn shares_are_those_of_the_work() {
+    for node in nodes("shares_are_those_of_the_work") {
+        let running = Running::start(&node, &[&target("parts.js"), "parts"]);
+        for capture in ["bpf", "perf"] {
+            let stacks = record(&running, capture);
+            let parts = ["six", "three", "one"].map(|function| time_in(&stacks, function));
+            let sum: u64 = parts.iter().sum();
+            assert!(sum > 500_000, "{} {capture}: {stacks:#?}", node.display());
+            for (time, expected) in parts.into_iter().zip([0.6, 0.3, 0.1]) {
+                let share = time as f64 / sum as f64;
+                let what = format!("{} {capture}: {parts:?}", node.display());
+                assert!((share - expected).abs() < 0.05, "{what}");
+            }
+        }
+    }
+}
+
+/// The code of a regular expression has a frame, and is called by the function that uses it.
+#[test]
+fn regular_expressions_are_in_their_functions() {
+    for node in nodes("regular_expressions_are_in_their_functions") {
+        let running = Running::start(&node, &[&target("parts.js"), "regexp"]);
+        for capture in ["bpf", "perf"] {
+            let stacks = record(&running, capture);
+            let [whole, code] = ["matches", "Stub:Irregexp"].map(|name| time_in(&stacks, name));
+            let what = format!("{} {capture}: {stacks:#?}", node.display());
+            assert!(whole > 500_000 && code * 10 > whole * 9, "{what}");
+            let broken: u64 = stacks
+                .iter()
+                .filter(|(stack, _)| stack.contains(";[unwind") || stack.contains("[torn]"))
+                .map(|(_, time)| time)
+                .sum();
+            assert!(broken * 50 < whole, "{what}");
+        }
+    }
+}

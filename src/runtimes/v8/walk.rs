@@ -237,6 +237,10 @@ impl<M: ReadMemory> V8<M> {
         let Some(setup) = setup else {
             let name = framed.and_then(|(_, mark)| self.layout.frame_name(mark));
             out.push(self.stub_frame(name.unwrap_or("code")));
+            // It builds its frame in its last instructions, which it jumps to first.
+            if let (Some((fp, _)), Some("Irregexp")) = (framed, name) {
+                return by_rbp(fp, word);
+            }
             return Leave::AsCode { start, setup: FrameSetup::Plain };
         };
         let function = framed.and_then(|(fp, _)| object(word(fp.wrapping_sub(FUNCTION))?));
