@@ -438,6 +438,28 @@ fn moved_functions_are_followed_and_moved_code_is_read_again() {
     }
 }
 
+/// Behind a scope without a name are the scope around it, and other objects.
+#[test]
+fn a_name_behind_the_scope_is_not_the_functions() {
+    for version in VERSIONS {
+        let program = program(version);
+        let Program { told, bytecode, ref world, ref layout, .. } = program;
+        let word =
+            |object: u64, offset: u64| (&world).read_u64(object - 1 + offset).expect("there");
+        let shared = word(told, layout.shared);
+        let named = word(shared, layout.name);
+        let mut words = vec![word(named, 0), 0, 0, small(0)];
+        if layout.positions_first {
+            words.extend([small(3), small(8)]);
+        }
+        words.extend([named, world.string("another")]);
+        world.set(shared, layout.name, world.object(&words));
+        let (mut v8, saved) = (reader(&program), small(layout.bytecode_data));
+        let (name, _) = leave(&mut v8, 0, TRAMPOLINE, None, stack(told, bytecode, saved));
+        assert!(name.starts_with("(anonymous) "), "{name}");
+    }
+}
+
 /// Whatever a word of memory or of the stack is, a frame is left or not, with bounded work.
 #[test]
 fn every_word_may_be_anything() {
