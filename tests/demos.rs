@@ -94,6 +94,28 @@ fn those_in_java_compile_start_and_end() {
 }
 
 #[test]
+fn the_one_in_javascript_starts_serves_and_ends() {
+    let demos = Path::new(env!("CARGO_MANIFEST_DIR")).join("demos/node");
+    if let Err(error) = Command::new("node").arg("--version").output() {
+        return skipped(
+            "the_one_in_javascript_starts_serves_and_ends",
+            &format!("no node: {error}"),
+        );
+    }
+    let output = Command::new("node").arg(demos.join("shop.js")).arg("1").output().expect("node");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.is_empty(), "{said}");
+    let answers = String::from_utf8_lossy(&output.stdout);
+    let served = answers.strip_prefix("ready\n").and_then(|rest| rest.split_once(" requests"));
+    let served: u64 = served.expect("a number").0.parse().expect("a number");
+    assert!(served > 10, "{answers}");
+    // Without Node the script says what is missing.
+    let refused = Command::new(demos.join("run")).env("NODE", "no-node").output().expect("bash");
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&refused.stderr).starts_with("no no-node: install Node"));
+}
+
+#[test]
 fn the_one_in_python_starts_serves_and_ends() {
     let demos = Path::new(env!("CARGO_MANIFEST_DIR")).join("demos/python");
     if let Err(error) = Command::new("python3").arg("--version").output() {

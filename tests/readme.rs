@@ -42,7 +42,7 @@ const FORBIDDEN: [&str; 9] = [
 
 /// Options of other programs, and `--unwinder`, which only a build with the feature `libunwind`
 /// lists.
-const FOREIGN: [&str; 20] = [
+const FOREIGN: [&str; 21] = [
     "--all-targets",
     "--bench",
     "--call-graph",
@@ -53,6 +53,7 @@ const FOREIGN: [&str; 20] = [
     "--jdks",
     "--lib",
     "--locked",
+    "--nodes",
     "--path",
     "--perf-basic-prof",
     "--port",

@@ -46,7 +46,7 @@ fn main() {
     let program = Running::start_command(java);
     let pid = program.pid();
 
-    let detect = sampletop::runtimes::detect(pid, Names::default());
+    let detect = sampletop::runtimes::detect(pid, Names::default(), Files::default());
     let mut unwinder =
         FramehopUnwinder::new(Memory::new(pid), Files::default(), pid).with_runtimes(detect);
     let mut reader = StackReader::new(Memory::new(pid));

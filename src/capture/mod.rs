@@ -154,7 +154,7 @@ impl Sampler {
         let walk_stopped = None;
         let walk_copied: MakeUnwinder = Box::new(move |pid| {
             let unwinder = FramehopUnwinder::new(Memory::new(pid), files.clone(), pid);
-            Box::new(unwinder.with_runtimes(runtimes::detect(pid, names.clone())))
+            Box::new(unwinder.with_runtimes(runtimes::detect(pid, names.clone(), files.clone())))
         });
         Sampler::start_with(targets, plan, Walkers { walk_copied, walk_stopped })
     }

@@ -12,6 +12,8 @@
 //! cpython/                CPython
 //! jvm/                    HotSpot
 //! perf_map/               other JIT compilers, by a file that names their code
+//! replaced_code           where code was replaced
+//! v8/                     V8 of Node
 //! ```
 
 pub mod cpython;
@@ -20,9 +22,12 @@ pub mod frame_and_thread_names;
 pub mod java_class_origins;
 pub mod jvm;
 pub mod perf_map;
+mod replaced_code;
+pub mod v8;
 
 use std::time::{Duration, Instant};
 
+use crate::process::mapped_files::Files;
 use crate::process::maps::Maps;
 use crate::process::memory::Memory;
 use crate::unwinder::{Detect, Detected, Generated};
@@ -30,24 +35,31 @@ use cpython::Cpython;
 use frame_and_thread_names::Names;
 use jvm::{Jvm, Unreadable};
 use perf_map::Finder;
+use v8::V8;
 
 /// Maximum attempts to read a runtime: after 10 ms, then after twice as long each time. After half
 /// a minute it has started, or it is an unknown one. (To read a virtual machine's tables takes some
 /// milliseconds.)
 const TRIES: u32 = 12;
 
-/// Returns a function that looks for a runtime in a process, for its unwinder.
-pub fn detect(pid: u32, names: Names) -> Detect {
+/// Returns a function that looks for a runtime in a process, for its unwinder. Frames of code that
+/// lies in a file name that by an id from `files`.
+pub fn detect(pid: u32, names: Names, files: Files) -> Detect {
     let mut tries = Tries::default();
     let mut finder = Finder::default();
     let mut search = cpython::Search::default();
+    let mut search_v8 = v8::Search::default();
     Box::new(move |maps| {
         let jvm = jvm::library(maps);
         let python = match jvm {
             Some(_) => None,
             None => search.find(&Memory::new(pid), maps),
         };
-        let Some(image) = jvm.or(python.as_ref().map(|image| image.start)) else {
+        let v8 = match (jvm, &python) {
+            (None, None) => search_v8.find(&Memory::new(pid), maps),
+            _ => None,
+        };
+        let Some(image) = jvm.or(python.as_ref().map(|image| image.start)).or(v8) else {
             if jvm.is_none() && search.is_loading() {
                 return Detected::Starting;
             }
@@ -65,6 +77,7 @@ pub fn detect(pid: u32, names: Names) -> Detect {
         let last = tries.made == TRIES;
         let found = match python {
             Some(image) => attach_to_python(pid, &image, &names, last),
+            None if v8.is_some() => attach_to_v8(pid, image, &names, &files, last),
             None => attach_to_jvm(pid, image, maps, &names, last),
         };
         match found {
@@ -118,6 +131,26 @@ fn attach_to_python(
             names.attached(pid, "python");
             names.missing(pid, None);
             Ok(Box::new(cpython))
+        }
+        Err(why) => {
+            names.missing(pid, why.message(last));
+            Err(if why.is_final() { Again::Never } else { Again::Soon })
+        }
+    }
+}
+
+fn attach_to_v8(
+    pid: u32,
+    image: u64,
+    names: &Names,
+    files: &Files,
+    last: bool,
+) -> Result<Box<dyn Generated>, Again> {
+    match V8::attach(Memory::new(pid), image, names.clone(), files.clone(), pid) {
+        Ok(v8) => {
+            names.attached(pid, "node");
+            names.missing(pid, None);
+            Ok(Box::new(v8))
         }
         Err(why) => {
             names.missing(pid, why.message(last));

@@ -44,10 +44,12 @@ pub struct Walk {
 }
 
 /// Registers that runtimes use for their own state.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct General {
     pub rax: u64,
     pub rbx: u64,
+    pub r9: u64,
+    pub r12: u64,
     pub r13: u64,
 }
 

@@ -59,7 +59,7 @@ pub fn observe(all: &[Recording], data: &[u8]) {
         exact: flags & 8 != 0,
         sp: segment.enter.sp.wrapping_add_signed(8 * moved),
         rbp: segment.enter.rbp.filter(|_| flags & 16 == 0),
-        general: (flags & 8 != 0).then_some(General { rax, rbx, r13 }),
+        general: (flags & 8 != 0).then_some(General { rax, rbx, r13, ..General::default() }),
     };
     if flags & 4 != 0 {
         let registers = Registers {

@@ -42,6 +42,11 @@ fn main() {
     for layout in 0..2 {
         seeds.add("pclntab", &format!("go{layout}"), sampletop_fuzz::pclntab::made_up(layout));
     }
+    for version in 0..4 {
+        // Where it is looked up, the length of the table, a table, bytecode.
+        let table = [version, 40, 8, 2, 0xc8, 0x03, 6, 0x81, 0x01, 20, 30, 200, 1];
+        seeds.add("v8", &format!("table{version}"), [&table[..], &[13, 0, 5, 1, 1, 5, 9]].concat());
+    }
     for version in 0..11 {
         // Reads, also tasks, changes a word, reads again; a line table of 3.13.
         let table = [8, 3, 4, 0, 4, 0, 0x80, 0x11, 0xe7, 0x21];

@@ -11,9 +11,9 @@ use crate::model::vocabulary::text::{NAME_CAP, clean};
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::generated_class_names::class_name;
 use crate::runtimes::jvm::layout::Layout;
-use crate::runtimes::jvm::replaced_code::Replaced;
 use crate::runtimes::jvm::scopes::Scope;
 use crate::runtimes::jvm::unsigned5::Unsigned5;
+use crate::runtimes::replaced_code::Replaced;
 
 /// Maximum methods remembered, and maximum bytes of what is known of them.
 const METHODS_MAX: usize = 100_000;

@@ -11,7 +11,6 @@
 //! scopes                 compiled code -> methods inlined there
 //! methods                `Method` -> class, name, file, lines
 //! generated_class_names  stable names of generated classes
-//! replaced_code          where code and methods were replaced
 //! walk                   leaves a frame of generated code
 //!   compiled, interpreter, stub   one each
 //! frame_anchors          where Java called native code, for walks that end there; monitor waits
@@ -39,7 +38,6 @@ mod layout;
 mod libjvm;
 mod methods;
 mod read_limit;
-mod replaced_code;
 mod scopes;
 mod stub;
 mod unsigned5;
@@ -60,6 +58,7 @@ use crate::model::vocabulary::frame::{Ns, RawFrame};
 use crate::model::vocabulary::text::{NAME_CAP, clean};
 use crate::process::memory::ReadMemory;
 use crate::runtimes::frame_and_thread_names::Names;
+use crate::runtimes::replaced_code::Replaced;
 use java_threads::JavaThread;
 pub use java_threads::is_own;
 pub use libjvm::{library, nameless};
@@ -73,7 +72,6 @@ use heap_objects::Objects;
 use layout::Layout;
 use methods::Methods;
 use read_limit::Limited;
-use replaced_code::Replaced;
 use scopes::Scopes;
 use virtual_thread_names::Virtuals;
 use vm_structs::Structs;

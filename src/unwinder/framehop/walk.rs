@@ -107,9 +107,14 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
     fn frames(&mut self) -> Option<Marker> {
         let first = self.out.len();
         let Registers { rip, rsp, rbp, general, general_known } = *self.registers;
-        // rax, rbx and r13 of rax rbx rcx rdx rsi rdi r8..r15.
-        let general =
-            general_known.then_some(General { rax: general[0], rbx: general[1], r13: general[11] });
+        // Of rax rbx rcx rdx rsi rdi r8..r15.
+        let general = general_known.then_some(General {
+            rax: general[0],
+            rbx: general[1],
+            r9: general[7],
+            r12: general[10],
+            r13: general[11],
+        });
         let mut cursor = Cursor { pc: rip, exact: true, sp: rsp, rbp, general };
         let on_stack = self.enter(cursor.sp);
         // The native function whose caller comes next.
@@ -501,9 +506,11 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
             return Next::End(Marker::BadUnwind);
         }
         let general = |register| self.stack.word(unwind_rows::in_ucontext(gregs, register)?);
-        let general = [X86_64::RAX, X86_64::RBX, X86_64::R13].map(general);
+        let general = [X86_64::RAX, X86_64::RBX, X86_64::R9, X86_64::R12, X86_64::R13].map(general);
         let general = match general {
-            [Some(rax), Some(rbx), Some(r13)] => Some(General { rax, rbx, r13 }),
+            [Some(rax), Some(rbx), Some(r9), Some(r12), Some(r13)] => {
+                Some(General { rax, rbx, r9, r12, r13 })
+            }
             _ => None,
         };
         self.left.push(Left::Signal { registers: gregs });

@@ -127,7 +127,7 @@ proptest! {
         heaps.push(code_cache::CodeHeap::made_up(0x10_0000, 0x10_8000, 0x20_0000));
         let mut jvm = jvm(memory, layout, heaps);
         let general = exact.then_some(General {
-            rax: u64::from(registers[0]), rbx: u64::from(registers[1]) & !7, r13: u64::from(registers[2]),
+            rax: u64::from(registers[0]), rbx: u64::from(registers[1]) & !7, r13: u64::from(registers[2]), ..General::default()
         });
         let stack = 0x7000_0000u64;
         let place = Place { pc: 0x10_0000 + pc, exact, sp: stack + sp * 8, rbp: rbp.map(|rbp| stack + rbp * 8), general };

@@ -52,7 +52,7 @@ fn methods_are_entered_and_left_step_by_step() {
         exact: true,
         sp: SP,
         rbp: Some(rbp),
-        general: Some(General { rax, rbx, r13 }),
+        general: Some(General { rax, rbx, r13, ..General::default() }),
     };
     let to = |sp: u64, rbp: u64| Leave::To { pc: back, sp, rbp: Some(rbp) };
     let entered = |left: Leave| (left, vec!["Gen1.run interpreted".to_string()]);

@@ -1,0 +1,200 @@
+//! Scripts: their files, and where their lines end.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::model::vocabulary::text::{NAME_CAP, clean};
+use crate::process::memory::ReadMemory;
+use crate::runtimes::v8::heap::{Heap, Text, object, small};
+use crate::runtimes::v8::layout::{ELEMENTS, Layout};
+
+/// Maximum scripts remembered, and maximum bytes of the ends of their lines.
+const SCRIPTS_MAX: usize = 1 << 16;
+const LINES_MAX: usize = 64 << 20;
+/// Maximum lines of a script.
+const LINES_OF_ONE: u32 = 1 << 22;
+/// Maximum characters of a script's name.
+const FILE_MAX: u32 = 4096;
+/// Bytes of a script's source that are split in one piece.
+const CHUNK: u64 = 1 << 20;
+
+/// Where lines end.
+#[derive(Clone, Debug)]
+enum Lines {
+    Unread,
+    /// The offset of the last character of each line's end.
+    Ends(Arc<[u32]>),
+}
+
+/// What is known of a script.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// Its name and source, as words: another script at this address has others.
+    words: [u64; 2],
+    /// Path, or what else it is called; `None` for code of `eval`.
+    pub file: Option<Arc<str>>,
+    /// Added to its lines: code of `vm.Script` may say where it begins.
+    first_line: u32,
+    lines: Lines,
+}
+
+/// Scripts by address.
+#[derive(Default)]
+pub struct Scripts {
+    known: FxHashMap<u64, Script>,
+    size: usize,
+}
+
+impl Scripts {
+    /// Returns the script at this address, after a check that it is one.
+    pub fn get<M: ReadMemory>(
+        &mut self,
+        heap: &Heap<M>,
+        layout: &Layout,
+        at: u64,
+    ) -> Option<&Script> {
+        heap.is(layout, at, layout.types.script).then_some(())?;
+        let word = |offset: u64| heap.word(at.checked_add(offset)?);
+        let words = [word(layout.script_name)?, word(layout.script_source)?];
+        if self.known.get(&at).is_none_or(|script| script.words != words) {
+            if self.known.len() >= SCRIPTS_MAX {
+                self.clear();
+            }
+            let name = object(words[0]).and_then(|name| heap.string(layout, name, FILE_MAX));
+            // The word behind its name.
+            let first_line = word(layout.script_name + 8).and_then(small).unwrap_or(0);
+            let script = Script {
+                words,
+                file: name.filter(|name| !name.is_empty()).map(|name| file(&name).into()),
+                first_line: u32::try_from(first_line).unwrap_or(0).min(LINES_OF_ONE),
+                lines: Lines::Unread,
+            };
+            self.known.insert(at, script);
+        }
+        self.known.get(&at)
+    }
+
+    /// Returns the file of a script that was read before.
+    pub fn file(&self, at: u64) -> Option<Arc<str>> {
+        self.known.get(&at)?.file.clone()
+    }
+
+    /// Returns the line, from 1 on, of a place in a script that was read before.
+    pub fn line<M: ReadMemory>(
+        &mut self,
+        heap: &Heap<M>,
+        layout: &Layout,
+        at: u64,
+        offset: u32,
+    ) -> Option<u32> {
+        let script = self.known.get(&at)?;
+        let ends = match &script.lines {
+            Lines::Ends(ends) => ends.clone(),
+            Lines::Unread => {
+                let ends: Arc<[u32]> = computed(heap, layout, at)
+                    .or_else(|| split(heap, layout, object(script.words[1])?))?
+                    .into();
+                self.size += 4 * ends.len();
+                if self.size > LINES_MAX {
+                    self.known.values_mut().for_each(|script| script.lines = Lines::Unread);
+                    self.size = 4 * ends.len();
+                }
+                self.known.get_mut(&at)?.lines = Lines::Ends(ends.clone());
+                ends
+            }
+        };
+        let before = ends.partition_point(|end| *end < offset);
+        Some(self.known.get(&at)?.first_line + before as u32 + 1)
+    }
+
+    fn clear(&mut self) {
+        *self = Scripts::default();
+    }
+}
+
+/// Returns the path in a script's name.
+fn file(name: &str) -> String {
+    let Some(path) = name.strip_prefix("file://") else {
+        return clean(name, NAME_CAP).into_owned();
+    };
+    let (mut bytes, mut rest) = (Vec::new(), path.as_bytes());
+    while let Some((first, behind)) = rest.split_first() {
+        let digits = behind.get(..2).filter(|_| *first == b'%');
+        let code = digits
+            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
+        bytes.push(code.unwrap_or(*first));
+        rest = if code.is_some() { &behind[2..] } else { behind };
+    }
+    clean(&String::from_utf8_lossy(&bytes), NAME_CAP).into_owned()
+}
+
+/// Returns the ends of lines that V8 has computed.
+fn computed<M: ReadMemory>(heap: &Heap<M>, layout: &Layout, script: u64) -> Option<Vec<u32>> {
+    let ends = heap.object(script.checked_add(layout.line_ends)?)?;
+    let length = heap.array(layout, ends)?;
+    if length == 0 || length > LINES_OF_ONE {
+        return None;
+    }
+    let words = heap.large(ends.checked_add(ELEMENTS)?, 8 * u64::from(length))?;
+    let ends = words.chunks_exact(8).map(|word| {
+        let word = u64::from_le_bytes(word.try_into().expect("eight bytes"));
+        u32::try_from(small(word)?).ok()
+    });
+    ends.collect::<Option<Vec<u32>>>().filter(|ends| ends.is_sorted())
+}
+
+/// Splits a source into lines.
+fn split<M: ReadMemory>(heap: &Heap<M>, layout: &Layout, source: u64) -> Option<Vec<u32>> {
+    let Text { at, length, width } = heap.text(layout, source)?;
+    let (mut ends, mut done, whole) = (Vec::new(), 0u64, u64::from(length) * width);
+    let mut last = 0u16;
+    while done < whole {
+        let bytes = heap.large(at.checked_add(done)?, CHUNK.min(whole - done))?;
+        let first = (done / width) as u32;
+        done += bytes.len() as u64;
+        let mut see = |at: u32, unit: u16| {
+            // A carriage return and the line feed behind it are one end.
+            match unit {
+                0x0a if last == 0x0d => {
+                    if let Some(end) = ends.last_mut() {
+                        *end = at;
+                    }
+                }
+                0x0a | 0x0d | 0x2028 | 0x2029 => ends.push(at),
+                _ => {}
+            }
+            last = unit;
+        };
+        match width {
+            1 => (first..).zip(&bytes).for_each(|(at, byte)| see(at, u16::from(*byte))),
+            _ => (first..)
+                .zip(bytes.chunks_exact(2))
+                .for_each(|(at, unit)| see(at, u16::from_le_bytes([unit[0], unit[1]]))),
+        }
+        if ends.len() > LINES_OF_ONE as usize {
+            return None;
+        }
+    }
+    ends.push(length);
+    Some(ends)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_a_path_without_its_scheme() {
+        for (name, path) in [
+            ("/srv/a.js", "/srv/a.js"),
+            ("file:///srv/a%20b.mjs", "/srv/a b.mjs"),
+            ("file:///srv/100%.mjs", "/srv/100%.mjs"),
+            ("file:///srv/%zz%4", "/srv/%zz%4"),
+            ("node:internal/timers", "node:internal/timers"),
+            ("/srv/\u{1b}[2J.js", "/srv/[2J.js"),
+        ] {
+            assert_eq!(file(name), path);
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! JavaScript of Node, read from outside, of programs that are started without any preparation:
+//! functions, files and lines as the program's own `Error.stack` says them, in each tier; and how
+//! the time of a busy program is told. On the node of this machine, and on those that `tests/nodes`
+//! has fetched.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use common::{Recording, Running, need_root, skipped};
+use serde_json::Value;
+
+fn sampletop(args: &[&str]) -> String {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_sampletop")).args(args).output().expect("sampletop runs");
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// A frame as `dump` tells it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Frame {
+    name: String,
+    file: Option<String>,
+    line: Option<u64>,
+    kind: String,
+    tier: Option<String>,
+}
+
+/// The frames of the thread that has called `rest`, innermost first, and whether they are all.
+fn dump(pid: u32, options: &[&str]) -> (Vec<Frame>, bool) {
+    let pid = pid.to_string();
+    let report = sampletop(&[&["dump", "-p", &pid, "--format", "json"], options].concat());
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    let rests = |thread: &&Value| {
+        thread["frames"].as_array().is_some_and(|all| all.iter().any(|f| f["frame"] == "rest"))
+    };
+    let threads = report["threads"].as_array().expect("threads");
+    let found = threads.iter().find(rests).unwrap_or_else(|| panic!("no rest: {report:#}"));
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let frame = |frame: &Value| Frame {
+        name: text(&frame["frame"]).expect("a name"),
+        file: text(&frame["file"]),
+        line: frame["line"].as_u64(),
+        kind: text(&frame["kind"]).expect("a kind"),
+        tier: text(&frame["tier"]),
+    };
+    (
+        found["frames"].as_array().expect("frames").iter().map(frame).collect(),
+        found["complete"] == true,
+    )
+}
+
+/// The versions of Node that are here.
+fn nodes(test: &str) -> Vec<PathBuf> {
+    let works = |node: &PathBuf| {
+        let version = Command::new(node).arg("--version").stdout(Stdio::null()).status();
+        version.is_ok_and(|status| status.success())
+    };
+    let fetched = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nodes");
+    let mut found: Vec<PathBuf> = ["20", "22", "24", "26"]
+        .iter()
+        .map(|version| fetched.join(version).join("bin/node"))
+        .chain([PathBuf::from("node")])
+        .filter(works)
+        .collect();
+    if found.is_empty() {
+        skipped(test, "no node (Debian: nodejs)");
+    } else if !need_root("reads another process by every way of capture") {
+        found.clear();
+    }
+    found
+}
+
+fn target(name: &str) -> String {
+    format!("{}/tests/targets/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Switches by which functions of jit.js run as code of one compiler, and the word for that in the
+/// script and in a report.
+const TIERS: [(&[&str], &str); 3] = [
+    (&[], "optimized"),
+    (&["--sparkplug", "--no-opt", "--no-maglev"], "baseline"),
+    (&["--no-opt", "--no-sparkplug", "--no-maglev"], "interpreted"),
+];
+
+fn jit(node: &Path, switches: &[&str], tier: &str, what: &str) -> Running {
+    let script = target("jit.js");
+    let always = ["--allow-natives-syntax", "--no-turbo-inlining"];
+    Running::start(node, &[&always, switches, &[&script, tier, what]].concat())
+}
+
+/// Each frame of the script is the one that the program's own `Error.stack` has, and no other is
+/// between.
+#[test]
+fn stacks_are_those_of_error_stack() {
+    for node in nodes("stacks_are_those_of_error_stack") {
+        for how in ["cold", "optimized", "deoptimized", "worker"] {
+            let script = target("shapes.js");
+            let mut running = Running::start(&node, &["--allow-natives-syntax", &script, how]);
+            let line = running.lines.next().expect("a line").expect("text");
+            let expected: Vec<(String, u64)> = serde_json::from_str(&line).expect("JSON");
+            for capture in ["bpf", "perf"] {
+                let what = format!("{} {how} {capture}", node.display());
+                let (frames, complete) = dump(running.pid(), &["--capture", capture]);
+                let ours: Vec<(String, u64)> = frames
+                    .iter()
+                    .filter(|frame| frame.file.as_deref() == Some(&script))
+                    .map(|frame| (frame.name.clone(), frame.line.expect("a line")))
+                    .collect();
+                assert_eq!(ours, expected, "{what}: {frames:#?}");
+                assert!(complete, "{what}: {frames:#?}");
+                let tier = |name: &str| {
+                    let frame = frames.iter().find(|frame| frame.name == name).expect(name);
+                    (frame.kind.clone(), frame.tier.clone().unwrap_or_default())
+                };
+                let jit = |tier: &str| ("jit".to_owned(), tier.to_owned());
+                assert_eq!(tier("closure"), jit("interpreted"), "{what}");
+                if how == "optimized" {
+                    assert_eq!(tier("tower"), jit("optimized"), "{what}");
+                    assert_eq!(tier("second"), jit("inlined"), "{what}");
+                }
+                // Code that `eval` made has a line and no file; what the language itself has is
+                // built into V8.
+                let names: Vec<&str> = frames.iter().map(|frame| frame.name.as_str()).collect();
+                let place = |name: &str| names.iter().position(|it| *it == name).expect(name);
+                let eval = &frames[place("evaled") - 1];
+                assert_eq!((eval.name.as_str(), eval.line), ("(anonymous)", Some(1)), "{what}");
+                assert_eq!(names[place("mapped") + 1], "Builtins_ArrayMap", "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn waiting_functions_have_their_lines_and_tiers() {
+    for node in nodes("waiting_functions_have_their_lines_and_tiers") {
+        for (switches, tier) in TIERS {
+            let running = jit(&node, switches, tier, "wait");
+            for capture in ["bpf", "perf"] {
+                let what = format!("{} {tier} {capture}", node.display());
+                let (frames, complete) = dump(running.pid(), &["--capture", capture]);
+                let ours: Vec<(&str, u64, &str)> = frames
+                    .iter()
+                    .filter(|frame| frame.file.as_deref() == Some(&target("jit.js")))
+                    .map(|frame| {
+                        let tier = frame.tier.as_deref().expect("a tier");
+                        (frame.name.as_str(), frame.line.expect("a line"), tier)
+                    })
+                    .collect();
+                let inner = line_with("s ^= leaf(");
+                let expected = [
+                    ("rest", line_with("Atomics.wait("), tier),
+                    ("inner", inner, tier),
+                    ("middle", line_with("return inner("), tier),
+                    ("outer", line_with("return middle("), tier),
+                ];
+                assert_eq!(ours[..4], expected, "{what}: {frames:#?}");
+                assert!(complete, "{what}: {frames:#?}");
+            }
+        }
+    }
+}
+
+fn line_with(text: &str) -> u64 {
+    let script = include_str!("targets/jit.js");
+    script.lines().position(|line| line.contains(text)).expect(text) as u64 + 1
+}
+
+/// What a recording of jit.js holds, in microseconds.
+#[derive(Default)]
+struct Busy {
+    whole: u64,
+    broken: u64,
+    /// Of both: `burn` was called.
+    burning: u64,
+    /// Orders of functions that do not occur.
+    wrong: BTreeSet<String>,
+    /// The stacks that are broken.
+    ends: Vec<String>,
+}
+
+impl Busy {
+    /// Records `cpu_ms` of CPU time.
+    fn record(node: &Running, capture: &str, interval: &str, cpu_ms: u64) -> Busy {
+        let mut record = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+        record.args(["record", "-p", &node.pid().to_string(), "-i", interval]);
+        record.args(["--capture", capture, "--format", "folded"]);
+        record.args(["--no-kernel", "--group", "name", "--metric", "cpu"]);
+        let recording = Recording::start(&mut record);
+        recording.until_used(node.pid(), cpu_ms);
+        let output = recording.end();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let report = String::from_utf8(output.stdout).expect("text");
+        let mut busy = Busy::default();
+        // The main thread alone.
+        for line in report.lines().filter(|line| !line.contains(";start_thread")) {
+            busy.add(line);
+        }
+        busy
+    }
+
+    fn add(&mut self, line: &str) {
+        const CALLS: [(&str, &str); 3] =
+            [("outer", "middle"), ("middle", "inner"), ("inner", "burn")];
+        let (stack, value) = line.rsplit_once(' ').expect("a value");
+        let value: u64 = value.parse().expect("a number");
+        let frames: Vec<&str> = stack.split(';').skip(1).collect();
+        // CPU time without a sample is no walk.
+        if frames[0].starts_with("[cpu") || frames[0].starts_with("[in kernel") {
+            return;
+        }
+        if frames[0].starts_with('[') {
+            self.broken += value;
+            self.ends.push(line.to_owned());
+        } else {
+            self.whole += value;
+        }
+        // Of our functions, in order, without the builtins between them.
+        let chain: Vec<&str> = frames
+            .iter()
+            .copied()
+            .filter(|name| ["outer", "middle", "inner", "burn"].contains(name))
+            .collect();
+        let not_called = chain.windows(2).filter(|call| !CALLS.contains(&(call[0], call[1])));
+        self.wrong.extend(not_called.map(|call| format!("{call:?}")));
+        // The chain must begin at `outer`, unless a marker stands before it.
+        if chain.first().is_some_and(|first| *first != "outer") && !frames[0].starts_with('[') {
+            self.wrong.insert(format!("{chain:?} without outer"));
+        }
+        // No other function calls it.
+        if frames.iter().any(|frame| frame.contains("BitwiseOr")) && chain.last() != Some(&"burn") {
+            self.wrong.insert(format!("{chain:?} without burn"));
+        }
+        if chain.last() == Some(&"burn") {
+            self.burning += value;
+        }
+    }
+}
+
+#[test]
+fn busy_functions_are_named() {
+    for node in nodes("busy_functions_are_named") {
+        for (switches, tier) in TIERS {
+            let running = jit(&node, switches, tier, "burn");
+            for capture in ["bpf", "perf"] {
+                let what = format!("{} {tier} {capture}", node.display());
+                let busy = Busy::record(&running, capture, "2ms", 2_000);
+                let Busy { whole, broken, burning, wrong, ends } = busy;
+                assert!(wrong.is_empty(), "{what}: {wrong:?}");
+                assert!(whole > 500_000, "{what}: {whole} us");
+                assert!(broken * 50 <= whole, "{what}: {broken} of {whole} us\n{ends:#?}");
+                assert!(burning * 10 >= whole * 9, "{what}: {burning} of {whole} us burn");
+            }
+        }
+    }
+}
+
+/// Functions that do little are met while they build and remove their frames. Code that builds its
+/// frame by a call has none yet inside that call: taken for complete, it lost its caller.
+#[test]
+fn functions_that_mostly_call_lose_no_caller() {
+    for node in nodes("functions_that_mostly_call_lose_no_caller") {
+        for (switches, tier) in TIERS {
+            let running = jit(&node, switches, tier, "call");
+            for capture in ["bpf", "perf"] {
+                let what = format!("{} {tier} {capture}", node.display());
+                let busy = Busy::record(&running, capture, "1ms", 2_000);
+                assert!(busy.wrong.is_empty(), "{what}: {:?}", busy.wrong);
+                assert!(busy.whole > 500_000, "{what}: {} us", busy.whole);
+                let Busy { whole, broken, ends, .. } = busy;
+                assert!(broken * 20 <= whole, "{what}: {broken} of {whole} us\n{ends:#?}");
+            }
+        }
+    }
+}
+
+/// Returns the time of each stack of the main thread, in microseconds.
+fn record(running: &Running, capture: &str) -> Vec<(String, u64)> {
+    let mut record = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+    record.args(["record", "-p", &running.pid().to_string(), "-i", "2ms", "--capture", capture]);
+    record.args(["--format", "folded", "--no-kernel", "--group", "name", "--metric", "cpu"]);
+    let recording = Recording::start(&mut record);
+    recording.until_used(running.pid(), 3_000);
+    let output = recording.end();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report = String::from_utf8(output.stdout).expect("text");
+    let stack = |line: &str| {
+        let (stack, value) = line.rsplit_once(' ').expect("a value");
+        (stack.to_owned(), value.parse().expect("a number"))
+    };
+    report.lines().filter(|line| !line.contains(";start_thread")).map(stack).collect()
+}
+
+/// Returns the time of the stacks in which the function is.
+fn time_in(stacks: &[(String, u64)], function: &str) -> u64 {
+    let has = |stack: &str| stack.split(';').any(|frame| frame == function);
+    stacks.iter().filter(|(stack, _)| has(stack)).map(|(_, time)| time).sum()
+}
+
+#[test]
+fn shares_are_those_of_the_work() {
+    for node in nodes("shares_are_those_of_the_work") {
+        let running = Running::start(&node, &[&target("parts.js"), "parts"]);
+        for capture in ["bpf", "perf"] {
+            let stacks = record(&running, capture);
+            let parts = ["six", "three", "one"].map(|function| time_in(&stacks, function));
+            let sum: u64 = parts.iter().sum();
+            assert!(sum > 500_000, "{} {capture}: {stacks:#?}", node.display());
+            for (time, expected) in parts.into_iter().zip([0.6, 0.3, 0.1]) {
+                let share = time as f64 / sum as f64;
+                let what = format!("{} {capture}: {parts:?}", node.display());
+                assert!((share - expected).abs() < 0.05, "{what}");
+            }
+        }
+    }
+}
+
+/// The code of a regular expression has a frame, and is called by the function that uses it.
+#[test]
+fn regular_expressions_are_in_their_functions() {
+    for node in nodes("regular_expressions_are_in_their_functions") {
+        let running = Running::start(&node, &[&target("parts.js"), "regexp"]);
+        for capture in ["bpf", "perf"] {
+            let stacks = record(&running, capture);
+            let [whole, code] = ["matches", "Stub:Irregexp"].map(|name| time_in(&stacks, name));
+            let what = format!("{} {capture}: {stacks:#?}", node.display());
+            assert!(whole > 500_000 && code * 10 > whole * 9, "{what}");
+            let broken: u64 = stacks
+                .iter()
+                .filter(|(stack, _)| stack.contains(";[unwind") || stack.contains("[torn]"))
+                .map(|(_, time)| time)
+                .sum();
+            assert!(broken * 50 < whole, "{what}");
+        }
+    }
+}
