@@ -52,6 +52,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "reducer",
             "runtimes::cpython",
             "runtimes::frame_and_thread_names",
+            "runtimes::go",
             "sinks",
             "symbols",
             "tui",
@@ -86,16 +87,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("unwinder", &["clock", "elf", "process", "pclntab"]),
     // Pure: it parses bytes.
-    ("pclntab", &[]),
+    ("pclntab", &["model::vocabulary::go_functions"]),
     // A runtime provides frames to the unwinder, which knows it as `Generated` only.
     (
         "runtimes",
         &[
             "clock",
             "elf",
+            "pclntab",
             "unwinder",
             "process",
             "model::facts::tables",
+            "model::facts::goroutines",
+            "model::vocabulary::go_functions",
             "model::facts::tasks",
             "model::vocabulary::java_launch",
             "model::vocabulary::java_packages",

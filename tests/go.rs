@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::Running;
+use sampletop::runtimes::go::goroutines_of;
 use sampletop::symbols::{Spot, disassemble_image, name_image};
 
 /// Permitted outermost frames: of a goroutine, or of a thread.
@@ -283,4 +284,129 @@ fn stripped_programs_have_the_names_of_their_twins() {
         "{lines} of {} functions have a first line",
         functions.len()
     );
+}
+
+/// A goroutine that its runtime prints: number, state, functions with file and line, what created
+/// it.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Printed {
+    number: u64,
+    state: String,
+    frames: Vec<Frame>,
+    created_by: Option<Frame>,
+}
+
+/// Reads what the runtime prints of its goroutines.
+fn printed(running: &mut Running) -> Vec<Printed> {
+    running.child.stdin.as_mut().expect("it is piped").write_all(b"\n").expect("it reads");
+    let mut all: Vec<Printed> = Vec::new();
+    let mut lines =
+        running.lines.by_ref().map(|line| line.expect("text")).take_while(|line| line != "end");
+    while let Some(line) = lines.next() {
+        // `goroutine 18 [chan receive, 2 minutes]:`
+        if let Some(head) = line.strip_prefix("goroutine ") {
+            let (number, state) = head.split_once(' ').expect("a state");
+            let state = state.trim_start_matches('[').split([',', ']']).next();
+            all.push(Printed {
+                number: number.parse().expect("a number"),
+                state: state.expect("a state").to_owned(),
+                frames: Vec::new(),
+                created_by: None,
+            });
+            continue;
+        }
+        if line.is_empty() || line.starts_with("...") {
+            continue;
+        }
+        let place = lines.next().expect("a place");
+        let place = place.trim_start().rsplit('/').next().and_then(|file| file.split(' ').next());
+        let place = place.expect("a file").to_owned();
+        let last = all.last_mut().expect("it has a head");
+        match line.strip_prefix("created by ") {
+            Some(by) => {
+                let by = by.split(" in goroutine").next().expect("a function").to_owned();
+                last.created_by = Some((by, place));
+            }
+            // Arguments follow the name; a method's receiver may stand in brackets, too.
+            None => {
+                let name = line.rsplit_once('(').expect("arguments").0.to_owned();
+                last.frames.push((name, place));
+            }
+        }
+    }
+    all
+}
+
+/// What we read of the same.
+fn read(pid: u32) -> (Vec<Printed>, usize) {
+    let found = goroutines_of(pid).expect("it is a Go program");
+    let frame = |location: &sampletop::model::facts::tables::Location| {
+        let file = location.file.as_deref().unwrap_or("?");
+        let file = file.rsplit('/').next().expect("a name");
+        (location.function.to_string(), format!("{file}:{}", location.line.unwrap_or(0)))
+    };
+    let list = found.list.iter().map(|one| Printed {
+        number: one.id,
+        state: one.state.to_string(),
+        frames: one.frames.iter().map(|(location, _)| frame(location)).collect(),
+        created_by: one.created_by.as_ref().map(|(location, _)| frame(location)),
+    });
+    let mut list: Vec<Printed> = list.collect();
+    list.sort();
+    (list, found.unreadable)
+}
+
+/// Functions at each end of a deep stack that are compared.
+const ENDS: usize = 40;
+
+fn check_parked(variant: &str, flags: &[&str]) {
+    let targets = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets");
+    let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("go_parked-{variant}-{}", std::process::id()));
+    let go = std::env::var("SAMPLETOP_TEST_GO").unwrap_or("go".into());
+    let mut command = Command::new(go);
+    let cgo = if variant.contains("cgo") { "1" } else { "0" };
+    command.env("CGO_ENABLED", cgo).current_dir(targets);
+    let output = command.args(["build", "-o"]).arg(&out).args(flags).arg("go_parked.go").output();
+    let output = output.expect("go is needed");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut running = Running::start(&out, &[]);
+    let (ours, unreadable) = read(running.pid());
+    assert_eq!(unreadable, 0, "{variant}");
+    // Its runtime does not print its own functions, nor the middle of deep stacks.
+    let shown = |mut one: Printed| {
+        one.frames.retain(|(name, _)| !name.starts_with("runtime.") && name != "panic");
+        if one.frames.len() > 2 * ENDS {
+            one.frames.drain(ENDS..one.frames.len() - ENDS);
+        }
+        one
+    };
+    let theirs: Vec<Printed> = printed(&mut running).into_iter().map(shown).collect();
+    let mut missing = Vec::new();
+    let mut count = 0;
+    for one in &theirs {
+        let own = ours.iter().find(|own| own.number == one.number).cloned().map(shown);
+        // The one that prints.
+        if one.number == 1 {
+            continue;
+        }
+        count += 1;
+        if own.as_ref() != Some(one) {
+            missing.push((one.clone(), own));
+        }
+    }
+    assert!(count >= 115, "{variant}: {count}");
+    assert!(missing.is_empty(), "{variant}: {} of {count}: {:#?}", missing.len(), &missing[..1]);
+}
+
+#[test]
+fn goroutines_that_wait() {
+    check_parked("static", &[]);
+    check_parked("cgo", &[]);
+}
+
+#[test]
+fn goroutines_that_wait_stripped_and_moved_about() {
+    check_parked("pie-stripped", &["-buildmode=pie", "-ldflags=-s -w"]);
+    check_parked("stripped", &["-trimpath", "-ldflags=-s -w"]);
 }

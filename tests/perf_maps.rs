@@ -3,13 +3,12 @@
 
 mod common;
 
-use std::collections::BTreeSet;
 use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::{Recording, Running, build, need_root, skipped};
+use common::{Running, build, need_root};
 use serde_json::Value;
 
 fn sampletop(args: &[&str]) -> String {

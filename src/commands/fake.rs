@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{Config, Format, Mode, Output};
+use crate::model::facts::goroutines::Goroutines;
 use crate::model::facts::recorder::{Limits, Recorder};
 use crate::model::facts::snapshot::{Health, Session, Snapshot, Target, Wanted};
 use crate::model::facts::tasks::Tasks;
@@ -141,6 +142,9 @@ impl Source for Fake {
         self.take()
     }
     fn tasks(&mut self, _: Duration) -> Vec<Tasks> {
+        Vec::new()
+    }
+    fn goroutines(&mut self, _: Duration) -> Vec<Goroutines> {
         Vec::new()
     }
     fn cut(&mut self) -> Option<Arc<Snapshot>> {

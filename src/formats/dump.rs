@@ -1,5 +1,7 @@
-//! One stack of every thread, or of those that are in a deadlock; the tasks of event loops.
+//! One stack of every thread, or of those that are in a deadlock; the tasks of event loops, and
+//! goroutines.
 
+pub mod goroutines;
 pub mod tasks;
 
 use std::collections::BTreeMap;
@@ -22,6 +24,7 @@ use crate::model::vocabulary::frame::{Ns, ThreadKey, ThreadKind};
 use crate::model::vocabulary::role::Role;
 use crate::model::vocabulary::state::State;
 use crate::model::vocabulary::wakeup::Wakeups;
+use goroutines::{DumpGoroutines, GoroutinesLine};
 use tasks::{DumpTasks, TasksLine};
 
 /// Columns of threads' names: what the kernel keeps of one, and as much of a runtime's as leaves
@@ -61,6 +64,8 @@ pub struct Dump {
     pub deadlocks: Arc<[Deadlock]>,
     /// By process, of those that have event loops with tasks.
     pub tasks: Vec<DumpTasks>,
+    /// By process, of Go programs.
+    pub goroutines: Vec<DumpGoroutines>,
     /// Who woke threads, if that was counted.
     pub wakeups: Option<Arc<Wakeups>>,
     pub wakers: Vec<WokenThread>,
@@ -117,7 +122,9 @@ pub fn write_text(dump: &Dump, each: bool, out: &mut dyn Write) -> io::Result<()
         write_frames(alike.first().map_or(&[][..], |thread| &thread.frames), page)?;
     }
     write_cycles(dump, page)?;
-    tasks::write_text(&dump.tasks, dump.targets.len() > 1, each, page)
+    let several = dump.targets.len() > 1;
+    tasks::write_text(&dump.tasks, several, each, page)?;
+    goroutines::write_text(&dump.goroutines, several, each, page)
 }
 
 /// Writes each deadlock as the circle of its threads, with their stacks; one sentence if there is
@@ -311,6 +318,7 @@ pub fn write_json(dump: &Dump, out: &mut dyn Write) -> io::Result<()> {
             .map(|deadlock| deadlock.threads.iter().map(|t| (t.pid, t.tid)).collect())
             .collect(),
         tasks: dump.tasks.iter().map(TasksLine::new).collect(),
+        goroutines: dump.goroutines.iter().map(GoroutinesLine::new).collect(),
         wakers: (dump.wakeups.as_ref()).map(|wakeups| json::WakersLine::new(wakeups, &dump.wakers)),
     };
     serde_json::to_writer(&mut *out, &document)?;
@@ -330,6 +338,8 @@ struct Document<'a> {
     deadlocks: Vec<Vec<(u32, u32)>>,
     /// By process, of those that have event loops with tasks.
     tasks: Vec<TasksLine<'a>>,
+    /// By process, of Go programs.
+    goroutines: Vec<GoroutinesLine<'a>>,
     /// Who woke threads; `null` without `--wakers`.
     wakers: Option<json::WakersLine<'a>>,
 }

@@ -23,12 +23,15 @@ pub const MODULE_TREES: [u64; 3] = [38, 40, 43];
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Position {
     pub name: Vec<u8>,
+    /// See [`Table::wrapper_id`].
+    pub id: u8,
     /// Source file and line of the instruction, or of the call of the next inner function.
     pub line: Option<(Vec<u8>, u32)>,
 }
 
 /// An entry of an inline tree.
 struct Inlined {
+    id: u8,
     name: u32,
     /// Offset of an instruction from the function's start.
     parent: u32,
@@ -51,10 +54,10 @@ impl<B: Bytes> Table<B> {
             let line = self.line_at(function, at, &mut left);
             let index = self.inlined_at(function, at, &mut left);
             if left == 0 {
-                return Some(vec![Position { name: self.name(function)?, line: None }]);
+                return self.alone(function);
             }
             let Some(index) = index else {
-                found.push(Position { name: self.name(function)?, line });
+                found.push(Position { name: self.name(function)?, id: function.id, line });
                 found.reverse();
                 return Some(found);
             };
@@ -62,14 +65,20 @@ impl<B: Bytes> Table<B> {
             let named = entry.and_then(|entry| {
                 let name = self.string(self.header.names + u64::from(entry.name))?;
                 let parent = function.start.checked_add(u64::from(entry.parent))?;
-                (parent < function.end).then_some((name, parent))
+                (parent < function.end).then_some((name, entry.id, parent))
             });
-            let Some((name, parent)) = named.filter(|_| found.len() < DEPTH_MAX) else {
-                return Some(vec![Position { name: self.name(function)?, line: None }]);
+            let Some((name, id, parent)) = named.filter(|_| found.len() < DEPTH_MAX) else {
+                return self.alone(function);
             };
-            found.push(Position { name, line });
+            found.push(Position { name, id, line });
             at = parent;
         }
+    }
+
+    /// Returns the function alone, without a line.
+    fn alone(&self, function: &Function) -> Option<Vec<Position>> {
+        let name = self.name(function)?;
+        Some(vec![Position { name, id: function.id, line: None }])
     }
 
     /// Whether the offsets of trees count from where `trees` begins: whether what they say of some
@@ -120,15 +129,16 @@ impl<B: Bytes> Table<B> {
     /// Returns an entry of the tree at the offset `tree`.
     fn inlined(&self, tree: u32, index: u32, trees: &impl Bytes) -> Option<Inlined> {
         // runtime/symtabinl.go; before Go 1.20 in runtime/symtab.go.
-        let (size, name, parent) = match self.header.layout {
-            Layout::Go118 => (20, 12, 16),
-            Layout::Go120 => (16, 4, 8),
+        let (size, id, name, parent) = match self.header.layout {
+            Layout::Go118 => (20, 2, 12, 16),
+            Layout::Go120 => (16, 0, 4, 8),
         };
         let mut entry = [0; 20];
         let entry = &mut entry[..size];
         let at = u64::from(tree) + size as u64 * u64::from(index);
         (trees.read(at, entry) == size).then_some(())?;
         let field = |at: usize| u32::from_le_bytes(entry[at..at + 4].try_into().expect("4 bytes"));
-        Some(Inlined { name: field(name), parent: field(parent) })
+        let id = entry[id];
+        Some(Inlined { id, name: field(name), parent: field(parent) })
     }
 }

@@ -9,6 +9,7 @@
 //! Pure: [`Bytes`] reads from a file or from memory.
 
 mod inline_tree;
+pub mod modules;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -132,6 +133,8 @@ pub struct Function {
     values: u64,
     pcdata: u32,
     funcdata: u8,
+    /// Which of the functions that the runtime knows it is (`funcID`).
+    id: u8,
     flags: u8,
 }
 
@@ -197,6 +200,11 @@ impl<B: Bytes> Table<B> {
         self.entry(low, start, end)
     }
 
+    /// Returns all functions, in order of their addresses.
+    pub fn functions(&self) -> impl Iterator<Item = Function> {
+        (0..self.header.functions).filter_map(|number| self.numbered(number))
+    }
+
     /// Returns function `number`.
     fn numbered(&self, number: u64) -> Option<Function> {
         self.entry(number, self.start(number)?, self.start(number + 1)?)
@@ -227,8 +235,18 @@ impl<B: Bytes> Table<B> {
             values: self.header.index + at + size as u64,
             pcdata: field(28),
             funcdata: fields[size - 1],
+            id: fields[size - 4],
             flags: fields[size - 3],
         })
+    }
+
+    /// Returns the id of functions that the compiler made to call another one: wrappers of methods,
+    /// `go f(x)`. Searches through all functions.
+    pub fn wrapper_id(&self) -> Option<u8> {
+        /// The function whose id is the one before, in all versions (internal/abi/symtab.go).
+        const BEFORE: &[u8] = b"runtime.systemstack_switch";
+        let known = self.functions().find(|f| self.name(f).as_deref() == Some(BEFORE))?;
+        known.id.checked_add(1).filter(|_| known.id > 0)
     }
 
     /// Returns the bytes between the stack pointer and the return address at the instruction at

@@ -10,6 +10,7 @@
 //! java_class_origins/     whose code a Java class is
 //! dynsym                  exported symbols of a loaded library, read from its image in memory
 //! cpython/                CPython
+//! go/                     goroutines of Go
 //! jvm/                    HotSpot
 //! perf_map/               other JIT compilers, by a file that names their code
 //! replaced_code           where code was replaced
@@ -19,6 +20,7 @@
 pub mod cpython;
 pub mod dynsym;
 pub mod frame_and_thread_names;
+pub mod go;
 pub mod java_class_origins;
 pub mod jvm;
 pub mod perf_map;

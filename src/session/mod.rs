@@ -7,7 +7,7 @@
 //! live          the live view's loop: keys, signals, snapshots -> app -> tui, and the effects back
 //! timed         a run without a screen, behind the interface in `source`
 //! waiting       finds out what threads wait for, on its own thread
-//! tasks         reads the tasks of event loops, on a thread of its own
+//! process_lists reads the tasks of event loops, and goroutines, each on its own thread
 //! looking_up    asks that in a timed run, and keeps the answers
 //! waking        who wakes threads, counted on its own thread for some seconds
 //! code_reader   reads source and instructions for the live view, each on its own thread
@@ -25,12 +25,12 @@ pub mod last_session;
 pub mod live;
 mod looking_up;
 mod memory;
+mod process_lists;
 mod projecting;
 mod service;
 mod signals;
 pub mod source;
 mod source_files;
-mod tasks;
 pub mod timed;
 mod waiting;
 mod waking;

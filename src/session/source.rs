@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::exit_code::{ExitCode, Failure};
+use crate::model::facts::goroutines::Goroutines;
 use crate::model::facts::snapshot::{Snapshot, Target};
 use crate::model::facts::tasks::Tasks;
 use crate::model::projection::waits::{Answer, Asked};
@@ -29,6 +30,8 @@ pub trait Source {
     /// Returns the tasks of the event loops of the watched processes, of those that are read within
     /// `timeout`.
     fn tasks(&mut self, timeout: Duration) -> Vec<Tasks>;
+    /// Returns the goroutines of the watched processes, of those that are read within `timeout`.
+    fn goroutines(&mut self, timeout: Duration) -> Vec<Goroutines>;
     /// Begins to count who wakes threads of the watched processes, for at most this duration. Fails
     /// with one sentence.
     fn count_wakeups(&mut self, duration: Duration) -> Result<(), String>;

@@ -6,16 +6,17 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use super::looking_up::LookingUp;
+use super::process_lists::{read_goroutines, read_tasks};
 use super::service;
 use super::signals::{self, Caught, EndRequest};
 use super::source::{NAMES_WITHIN, Progress, Request, Source, Waited};
-use super::tasks::read_tasks;
 use super::waiting::observe_once;
 use super::waking::TimedWaking;
 use super::watch::{AGAIN, Aim, Watch};
 use crate::clock;
 use crate::config::{CaptureChoice, Config, Format, Mode};
 use crate::exit_code::{ExitCode, Failure};
+use crate::model::facts::goroutines::Goroutines;
 use crate::model::facts::snapshot::{Snapshot, Target};
 use crate::model::facts::tasks::Tasks;
 use crate::model::projection::waits::{Answer, Asked};
@@ -285,6 +286,10 @@ impl Source for Timed {
 
     fn tasks(&mut self, timeout: Duration) -> Vec<Tasks> {
         read_tasks(self.living(), timeout)
+    }
+
+    fn goroutines(&mut self, timeout: Duration) -> Vec<Goroutines> {
+        read_goroutines(self.living(), timeout)
     }
 
     fn count_wakeups(&mut self, duration: Duration) -> Result<(), String> {

@@ -6,7 +6,6 @@
 //! file_symbols  one file: the sources of names and their order
 //! dwarf         functions, inlined functions, lines
 //! go_names      Go's own table of functions
-//! go_packages   whose code a Go function is
 //! step          what a place in a file is called
 //! symtab        .symtab, .dynsym, procedure linkage table
 //! unwind_entry  starts of functions, for files without symbols
@@ -26,7 +25,6 @@ mod disassembly;
 mod dwarf;
 mod file_symbols;
 mod go_names;
-mod go_packages;
 mod intern;
 mod kernel;
 mod origin;

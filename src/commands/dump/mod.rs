@@ -1,5 +1,6 @@
 //! `sampletop dump`: the stack of every thread, once; or of those that are in a deadlock.
 
+mod goroutines;
 mod stacks;
 mod tasks;
 
@@ -28,7 +29,8 @@ use stacks::{Stacks, is_young};
 
 /// Maximum time to observe all threads once.
 const OBSERVED_WITHIN: Duration = Duration::from_secs(5);
-/// Maximum time to find out what all threads wait for, and to read all tasks.
+/// Maximum time to find out what all threads wait for, and to read all tasks; as long again for
+/// goroutines.
 const WAITS_WITHIN: Duration = Duration::from_secs(2);
 /// Minimum ticks before there is no deadlock: a runtime's collector may move what threads wait for
 /// while it is read.
@@ -131,14 +133,15 @@ fn dump(
     }
     let asked = snapshot.threads.iter().filter_map(|thread| Asked::of(&snapshot, thread)).collect();
     let waits = source.waits(asked, WAITS_WITHIN);
-    let tasks = match what {
-        Dumped::Deadlocks => Vec::new(),
-        _ => source.tasks(WAITS_WITHIN),
+    let (tasks, goroutines) = match what {
+        Dumped::Deadlocks => (Vec::new(), Vec::new()),
+        _ => (source.tasks(WAITS_WITHIN), source.goroutines(WAITS_WITHIN)),
     };
     let mut bytes = Vec::new();
     let redactor = output.redactor();
     let dump = Dump {
         tasks: tasks::of_processes(tasks, &config.settings, output.redactor()),
+        goroutines: goroutines::of_processes(goroutines, &config.settings, output.redactor()),
         ..build_dump(
             &output.redacted(&snapshot),
             took_ns,
@@ -224,6 +227,7 @@ fn build_dump(
         threads,
         deadlocks: Arc::clone(&snapshot.deadlocks),
         tasks: Vec::new(),
+        goroutines: Vec::new(),
         wakers: woken_threads(snapshot, settings),
         wakeups: snapshot.wakeups.clone(),
         tables: snapshot.tables.clone(),

@@ -105,6 +105,7 @@ mod tests {
     use crate::config::{Dumped, Mode};
     use crate::exit_code::ExitCode;
 
+    use crate::model::facts::goroutines::{Goroutine, Goroutines};
     use crate::model::facts::recorder::{Limits, Recorder};
     use crate::model::facts::snapshot;
     use crate::model::facts::tasks::Tasks;
@@ -285,6 +286,18 @@ mod tests {
             self.asked.push("tasks");
             Vec::new()
         }
+        fn goroutines(&mut self, _: Duration) -> Vec<Goroutines> {
+            self.asked.push("goroutines");
+            let waits = Goroutine {
+                id: 17,
+                state: "select".into(),
+                waited: None,
+                frames: Vec::new(),
+                created_by: None,
+            };
+            let list = vec![waits];
+            vec![Goroutines { pid: 1, list, found: 1, ..Goroutines::default() }]
+        }
         fn cut(&mut self) -> Option<Arc<Snapshot>> {
             None
         }
@@ -349,7 +362,9 @@ mod tests {
             dumped(Script { snapshots: [nothing, first, last, later].into(), ..Script::default() });
         assert_eq!((code, states(&dump)), (ExitCode::Success, vec!["io", "rdy"]));
         assert_eq!((&dump["took_ms"], &dump["notice"]), (&10.0.into(), &serde_json::Value::Null));
-        assert_eq!(asked, ["snapshot", "snapshot", "snapshot", "pause", "named", "waits", "tasks"]);
+        let once = ["pause", "named", "waits", "tasks", "goroutines"];
+        assert_eq!(asked, [&["snapshot"; 3][..], &once].concat());
+        assert_eq!(dump["goroutines"][0]["list"][0]["state"], "select");
     }
 
     #[test]
@@ -396,6 +411,7 @@ mod tests {
         let (code, dump, asked) = dumped_as(Dumped::Deadlocks, script(&snapshots));
         assert_eq!((code, dump["deadlocks"].to_string()), (ExitCode::Success, "[]".into()));
         assert_eq!(dump["threads"].to_string(), "[]", "only those of deadlocks");
+        assert_eq!(dump["goroutines"].to_string(), "[]");
         assert_eq!(asked, ["snapshot", "snapshot", "snapshot", "pause", "named", "waits"]);
 
         let mut stuck = snapshots[1].clone();

@@ -43,6 +43,7 @@ fn dump(threads: Vec<DumpThread>) -> Dump {
         threads,
         deadlocks: Arc::default(),
         tasks: Vec::new(),
+        goroutines: Vec::new(),
         wakeups: None,
         wakers: Vec::new(),
         tables: Tables::default(),

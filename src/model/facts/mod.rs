@@ -9,6 +9,7 @@
 //! fact         (process, thread, name, stack, state) -> weights; fact_table sums them
 //! ledger       places a thread's booked time: each moment once; span_log: keeps it in order
 //! buckets      writes history; history: reads it; packed, chunks: store it
+//! goroutines   goroutines of Go that no thread executes, at one moment
 //! tasks        tasks of event loops, at one moment
 //! tables       interned stacks and names of frames; interner writes them
 //! tick_rhythm  the intervals achieved
@@ -23,6 +24,7 @@ pub mod chunks;
 pub mod fact;
 pub mod fact_table;
 pub mod futex;
+pub mod goroutines;
 pub mod history;
 pub mod interner;
 pub mod kernel_lock;

@@ -11,6 +11,7 @@
 //! state              what a thread is doing, by its system call
 //! role               whose code a frame is
 //! go_functions       names of Go's functions
+//! goroutine_states   what goroutines do, in words of Go's runtime
 //! java_launch        what a Java program runs, by its command line
 //! java_packages      well-known packages
 //! host_load          how busy the host is
@@ -24,6 +25,7 @@ pub mod blocker;
 pub mod event;
 pub mod frame;
 pub mod go_functions;
+pub mod goroutine_states;
 pub mod host_load;
 pub mod java_launch;
 pub mod java_packages;

@@ -19,7 +19,7 @@ fn trees_of(layout: usize, functions_named: [&[u8]; 3]) -> Vec<u8> {
     let name = (name as u32).to_le_bytes();
     let call = 8u32.to_le_bytes();
     match layout {
-        0 => [&[0xff; 12][..], &name, &call].concat(),
+        0 => [&[0xff, 0xff, 0, 0xff][..], &[0xff; 8], &name, &call].concat(),
         _ => [&[0; 4][..], &name, &call, &[0; 4]].concat(),
     }
 }

@@ -25,6 +25,7 @@ fn functions_frames_names_and_lines() {
         assert_eq!(sizes, [Some(0), Some(0), Some(0x18), Some(0x18), Some(0), Some(0)]);
         let position = |name: &str, line: Option<u32>| Position {
             name: name.into(),
+            id: 0,
             line: line.map(|line| (b"/src/a.go".to_vec(), line)),
         };
         let trees = trees(layout);
@@ -205,7 +206,11 @@ fn trees_that_contradict_themselves_say_nothing() {
             let mut trees = trees(layout);
             put(&mut trees, at, 4, value);
             let found = table.positions(&f, 0x1020, Some(&&trees[..])).expect("a name");
-            assert_eq!(found, [Position { name: b"f".to_vec(), line: None }], "{at} {value}");
+            assert_eq!(
+                found,
+                [Position { name: b"f".to_vec(), id: 0, line: None }],
+                "{at} {value}"
+            );
             assert!(value == 0x20 || !table.fits(&&trees[..]), "{at} {value}");
         };
         alone(name, 0);
@@ -215,4 +220,24 @@ fn trees_that_contradict_themselves_say_nothing() {
         // It is called where it is inlined: without end.
         alone(call, 0x20);
     }
+}
+
+#[test]
+fn wrappers_have_the_id_behind_a_known_one() {
+    for layout in 0..BEGINS.len() {
+        let mut bytes = made_up::named(layout, 0x1000, [b"f", b"g", b"runtime.systemstack_switch"]);
+        assert_eq!(open(&bytes).expect("a table").wrapper_id(), None, "0 is no special function");
+        let (index, _) = entry_of_f(&bytes);
+        let of_top = &bytes[index + 20..index + 24];
+        let of_top = index + u32::from_le_bytes(of_top.try_into().expect("4 bytes")) as usize;
+        let at = of_top + if layout == 0 { 36 } else { 40 };
+        put(&mut bytes, at, 1, 22);
+        let table = open(&bytes).expect("a table");
+        assert_eq!(table.wrapper_id(), Some(23));
+        assert!(
+            table.function(0x1050).expect("it is there").is_outermost(),
+            "the flags are beside"
+        );
+    }
+    assert_eq!(open(&made_up(1)).expect("a table").wrapper_id(), None);
 }

@@ -45,7 +45,7 @@ pub enum Role {
 }
 
 impl Role {
-    fn of(name: &[u8], outermost: bool, writes: bool) -> Role {
+    pub fn of(name: &[u8], outermost: bool, writes: bool) -> Role {
         match name {
             b"runtime.mcall" | b"runtime.morestack" => Role::Bottom,
             b"runtime.systemstack" => Role::SystemStack,
@@ -65,9 +65,11 @@ impl Role {
 /// The table of one image.
 #[derive(Clone, Copy, Debug)]
 pub struct GoTable {
-    header: Header,
-    text: u64,
-    at: u64,
+    pub header: Header,
+    /// Address of the first function.
+    pub text: u64,
+    /// Address of the table.
+    pub at: u64,
 }
 
 /// A table in the target's memory.

@@ -145,6 +145,20 @@ impl Image {
     }
 }
 
+/// Returns Go's table of functions of the image of `mapping`, which is executable and mapped now.
+/// `None`: it is no Go program.
+pub fn go_table(
+    memory: &impl ReadMemory,
+    maps: &Maps,
+    mapping: &Mapping,
+    pid: u32,
+) -> Option<GoTable> {
+    let first = maps.loaded_with(mapping).first()?;
+    let elf = ElfFile::read(&|at, buf| memory.read(first.start + at, buf))?;
+    let bias = elf.bias(mapping)?;
+    GoTable::find(memory, &elf.loaded(memory, bias), mapping, pid)
+}
+
 fn read_at(file: &File, at: u64, buf: &mut [u8]) -> usize {
     let mut done = 0;
     while done < buf.len() {

@@ -30,6 +30,7 @@ use crate::model::vocabulary::event::Syscall;
 use crate::model::vocabulary::frame::{
     FrameCode, Marker, RawFrame, ThreadKind, WAITS_FOR_GIL, task_name, task_text,
 };
+use crate::model::vocabulary::goroutine_states::is_of_go;
 use crate::model::vocabulary::role::Origin;
 use crate::model::vocabulary::thread_name_rules::{UNNAMED, by_rules};
 use crate::model::vocabulary::wakeup::{Pair, Waker, Wakeups};
@@ -199,6 +200,11 @@ impl Redactor {
     pub fn awaited(&self, class: &str) -> String {
         const OWN: [&str; 3] = ["_asyncio.Future", "_GatheringFuture", "async_generator_athrow"];
         if OWN.contains(&class) { class.to_owned() } else { self.key.words(class) }
+    }
+
+    /// Returns the replacement of what a goroutine does; words of Go's runtime are no secret.
+    pub fn goroutine_state(&self, state: &str) -> String {
+        if is_of_go(state) { state.to_owned() } else { self.key.words(state) }
     }
 
     pub fn location(&mut self, location: &Location, origin: Origin) -> Location {

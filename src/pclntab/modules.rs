@@ -3,12 +3,11 @@
 //! Go's linker writes the paths of the main module and of those it depends on into the program
 //! (`.go.buildinfo`, debug/buildinfo), also into stripped ones.
 
-use crate::elf::Elf;
 use crate::model::vocabulary::go_functions::package;
 use crate::model::vocabulary::role::Origin;
 
-/// First bytes of the build information.
-const MAGIC: &[u8] = b"\xff Go buildinf:";
+/// First bytes of the build information; it is aligned to 16 bytes.
+pub const MAGIC: &[u8] = b"\xff Go buildinf:";
 /// Flag: the texts follow right behind the header (Go 1.18 and later).
 const INLINE: u8 = 2;
 /// Offset of the flags, and bytes of the header.
@@ -26,9 +25,9 @@ pub struct Modules {
 }
 
 impl Modules {
-    /// Reads them from a program; `bytes`: of the whole file.
-    pub fn read(elf: &Elf, bytes: &[u8]) -> Modules {
-        Modules { main: main_module(elf.data(".go.buildinfo", bytes)) }
+    /// Parses the build information, which begins with [`MAGIC`]. (Behind it may be more.)
+    pub fn parse(information: &[u8]) -> Modules {
+        Modules { main: main_module(information) }
     }
 
     /// Returns whose code a function is; `Unknown` where the program does not say it.

@@ -1,0 +1,192 @@
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::model::facts::tables::Location;
+use crate::pclntab::tests::made_up::named;
+use program::tests::made_up;
+
+/// Words in memory; what was not written is not there.
+#[derive(Clone, Default)]
+struct Words {
+    words: BTreeMap<u64, u64>,
+    /// A word that differs from the nth read of it on.
+    changes: Option<(u64, u32)>,
+    read: Cell<u32>,
+}
+
+impl Words {
+    fn put(&mut self, at: u64, words: &[u64]) {
+        for (number, word) in (0..).zip(words) {
+            self.words.insert(at + 8 * number, *word);
+        }
+    }
+}
+
+impl ReadMemory for Words {
+    fn read(&self, address: u64, buf: &mut [u8]) -> usize {
+        for (number, byte) in buf.iter_mut().enumerate() {
+            let Some(at) = address.checked_add(number as u64) else { return number };
+            let Some(word) = self.words.get(&(at & !7)) else { return number };
+            let mut word = *word;
+            if let Some((changing, from)) = self.changes
+                && changing == at
+            {
+                self.read.set(self.read.get() + 1);
+                if self.read.get() > from {
+                    word ^= u64::from(self.read.get());
+                }
+            }
+            *byte = word.to_le_bytes()[(at & 7) as usize];
+        }
+        buf.len()
+    }
+}
+
+/// Functions: `main.work` from 0x1000 on, that which extends the list from 0x1040, `goexit` from
+/// 0x1050.
+const FUNCTIONS: [&[u8]; 3] = [b"main.work", b"runtime.allgadd", b"runtime.goexit"];
+const LIST: u64 = 0x9000;
+const POINTERS: u64 = 0x20000;
+const STACK: u64 = 0x40000;
+
+/// Where the goroutine `nth` is, of those that are put into memory.
+fn place(nth: u64) -> u64 {
+    0x30000 + 0x200 * nth
+}
+
+/// Puts a goroutine into memory. Its stack: `main.work` calls itself and waits, 0x18 bytes each.
+fn goroutine(memory: &mut Words, number_at: u64, nth: u64, number: u64, status: u64, reason: u64) {
+    let (at, stack) = (place(nth), STACK + 0x1000 * nth);
+    memory.put(at, &[0; GOROUTINE / 8]);
+    memory.put(at, &[stack, stack + 0x40]);
+    memory.put(at + 56, &[stack, 0x1010]);
+    memory.put(at + number_at - 8, &[status, number]);
+    memory.put(at + number_at + 16, &[1_000, reason]);
+    // It was created by `main.work`; its function begins there, too.
+    memory.put(at + number_at + 200, &[0x1012, 0, 0x1000]);
+    memory.put(stack, &[0, 0, 0, 0x1010, 0, 0, 0, 0x1051]);
+}
+
+fn world(number_at: u64) -> Words {
+    let mut memory = Words::default();
+    // The code of the function that extends the list: a distance at 0x1041.
+    let distance = (LIST - 0x1045) as u32;
+    memory.put(0x1040, &[u64::from(distance) << 8, 0]);
+    memory.put(LIST, &[POINTERS, 6, 8]);
+    memory.put(POINTERS, &[0, 1, 2, 3, 4, 5].map(place));
+    // Waiting, on a thread, ended, runnable and seen by the collector, waiting, moved about.
+    goroutine(&mut memory, number_at, 0, 1, 4, 1);
+    goroutine(&mut memory, number_at, 1, 7, 2, 0);
+    goroutine(&mut memory, number_at, 2, 0, 11, 0);
+    goroutine(&mut memory, number_at, 3, 9, 0x1001, 0);
+    goroutine(&mut memory, number_at, 4, 10, 4, 99);
+    goroutine(&mut memory, number_at, 5, 11, 8, 0);
+    memory
+}
+
+fn read_all(memory: &Words) -> Option<Goroutines> {
+    goroutines(&made_up(memory.clone(), named(1, 0x1000, FUNCTIONS), LIST))
+}
+
+fn names(one: &Goroutine) -> Vec<&str> {
+    one.frames.iter().map(|(location, _): &(Location, _)| &*location.function).collect()
+}
+
+#[test]
+fn goroutines_that_no_thread_executes_are_read() {
+    for number_at in [152, 160] {
+        let found = read_all(&world(number_at)).expect("goroutines");
+        let ids: Vec<(u64, &str)> = found.list.iter().map(|one| (one.id, &*one.state)).collect();
+        assert_eq!(ids, [(1, "waiting"), (9, "runnable"), (10, "waiting")]);
+        assert_eq!((found.found, found.on_threads, found.unreadable), (5, 1, 1));
+        for one in &found.list {
+            assert_eq!(names(one), ["main.work", "main.work", "runtime.goexit"]);
+            assert_eq!(one.waited.is_some(), &*one.state == "waiting");
+            let by = one.created_by.as_ref().expect("it was created");
+            assert_eq!((&*by.0.function, by.0.line), ("main.work", Some(11)));
+        }
+    }
+}
+
+#[test]
+fn what_it_waits_for_is_named_in_the_runtimes_words() {
+    let functions = [&b"main.work"[..], b"runtime.goroutineheader", b"runtime.goexit"];
+    let mut memory = world(152);
+    let texts = ["", "GC assist marking", "IO wait", "sync.Mutex.Lock"];
+    for (nth, text) in (0u64..).zip(texts) {
+        let at = 0x50000 + 64 * nth;
+        let mut bytes = text.as_bytes().to_vec();
+        bytes.resize(64, 0);
+        let words: Vec<u64> =
+            bytes.chunks_exact(8).map(|w| u64::from_le_bytes(w.try_into().expect("8"))).collect();
+        memory.put(at, &words);
+        memory.put(LIST + 16 * nth, &[at, text.len() as u64]);
+    }
+    let read = |memory: &Words| {
+        let program = made_up(memory.clone(), named(1, 0x1000, functions), LIST);
+        read_reasons(&program).iter().map(|text| text.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(read(&memory), texts);
+    memory.put(0x50000 + 64 * 3, &[0x0a]);
+    assert_eq!(read(&memory), texts[..3], "that is no text");
+    memory.put(LIST + 32, &[0x50000]);
+    assert!(read(&memory).is_empty(), "the second one is known");
+}
+
+#[test]
+fn stacks_that_change_or_are_not_whole_are_counted() {
+    let whole = world(152);
+    let unreadable = |memory: &Words| {
+        let found = read_all(memory).expect("goroutines");
+        assert_eq!(found.list.len() + found.unreadable + found.on_threads, found.found);
+        found.unreadable
+    };
+    // A return address: the stack changes between each two readings.
+    let changing = Words { changes: Some((STACK + 24, 1)), ..whole.clone() };
+    assert_eq!(unreadable(&changing), 2);
+    // Its structure: where it goes on.
+    let changing = Words { changes: Some((place(4) + 64, 2)), ..whole.clone() };
+    assert_eq!(unreadable(&changing), 2);
+    let mut cut = whole.clone();
+    cut.put(STACK + 56, &[0x1010]);
+    assert_eq!(unreadable(&cut), 2, "it does not reach its beginning");
+    let mut missing = whole.clone();
+    missing.words.remove(&(STACK + 0x3000));
+    assert_eq!(unreadable(&missing), 2, "only the one whose stack is not there");
+}
+
+#[test]
+fn lists_that_cannot_be_are_none() {
+    let whole = world(152);
+    for (at, word) in [
+        (LIST, 0),
+        (LIST, POINTERS + 1),
+        (LIST + 8, 0),
+        (LIST + 8, 9),
+        (POINTERS, 0x77),
+        (place(0) + 152, 2),
+        (place(3) + 152, 7),
+        (place(3) + 144, 77),
+        (place(3) + 64, 0x2000),
+        (place(3) + 56, STACK + 0x4000),
+    ] {
+        let mut memory = whole.clone();
+        memory.put(at, &[word]);
+        assert_eq!(read_all(&memory), None, "{at:#x} {word:#x}");
+    }
+}
+
+#[test]
+fn no_word_makes_it_panic_or_last() {
+    let whole = world(152);
+    for at in whole.words.keys() {
+        for word in [0, 1, 7, 0x1010, STACK, u64::MAX, u64::MAX - 7, 1 << 63] {
+            let mut memory = whole.clone();
+            memory.put(*at, &[word]);
+            if let Some(found) = read_all(&memory) {
+                assert!(found.list.iter().all(|one| one.frames.len() < 10), "{at:#x} {word:#x}");
+            }
+        }
+    }
+}
