@@ -27,16 +27,15 @@ impl Core {
     pub(super) fn set_owner(&mut self, index: usize, sample: &Sample<'_>) {
         let process = &mut self.processes[index];
         let owner = StackOwner { tid: sample.tid, ..StackOwner::default() };
-        // Ids of threads can be compared only where those of processes agree.
-        let pid = process.target.pid();
-        let is_initial = |bpf: &Bpf| bpf.process_of(pid) == Some(pid);
-        let thread = self.backend.bpf.as_ref().is_some_and(is_initial).then_some(sample.tid);
-        let taken = self
-            .backend
-            .interpreters
-            .as_mut()
-            .filter(|_| process.interpreter.is_some())
-            .map_or_else(Taken::nothing, |it| it.of_sample(sample.processor, sample.at, thread));
+        let interpreters = self.backend.interpreters.as_mut();
+        let interpreters = interpreters.filter(|_| process.interpreter.is_some());
+        let taken = interpreters.map_or_else(Taken::nothing, |interpreters| {
+            // Ids of threads can be compared only where those of processes agree.
+            let pid = process.target.pid();
+            let is_initial = |bpf: &Bpf| bpf.process_of(pid) == Some(pid);
+            let thread = self.backend.bpf.as_ref().is_some_and(is_initial).then_some(sample.tid);
+            interpreters.of_sample(sample.processor, sample.at, thread)
+        });
         process.unwinder.set_owner(owner, taken);
     }
 }

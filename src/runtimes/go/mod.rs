@@ -112,52 +112,27 @@ fn read_stacks<M: ReadMemory>(
     frames: &mut Frames,
     out: &mut Goroutines,
 ) {
-    let copy = |portion: &[(u64, Read)]| {
-        let pieces: Vec<(u64, usize)> =
-            portion.iter().map(|(_, one)| (one.sp, size(one))).collect();
-        let mut bytes = vec![0; pieces.iter().map(|(_, length)| length).sum()];
-        program.memory.read_pieces(&pieces, &mut bytes).map(|()| bytes)
-    };
-    let places: Vec<u64> = portion.iter().map(|(at, _)| *at).collect();
-    let (before, between, after) = (copy(portion), read(program, list, &places), copy(portion));
-    let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
-    let mut from = 0;
-    for ((at, one), again) in portion.iter().zip(between) {
-        let of_it = from..from + size(one);
-        from = of_it.end;
-        let (a, b) = (before.get(of_it.clone()), after.get(of_it));
-        let mut found = match (a, b) {
-            (Some(a), Some(b)) if a == b && again == Some(*one) => {
-                whole(program, one, a, reasons, frames)
-            }
-            _ => None,
-        };
-        let mut ended = false;
+    let mut named =
+        |one: &Read, stack: Option<Vec<u8>>| whole(program, one, &stack?, reasons, frames);
+    let stacks = unchanged_stacks(program, list, portion);
+    for ((at, one), stack) in portion.iter().zip(stacks) {
+        let (mut found, mut is_gone) = (named(one, stack), false);
         for _ in 0..ATTEMPTS {
-            if found.is_some() || ended {
+            if found.is_some() || is_gone {
                 break;
             }
-            let now = read(program, list, &[*at]).pop().flatten();
-            match now {
-                Some(now) if matches!(now.status, Status::OnThread | Status::Ended) => {
-                    ended = true;
-                    match now.status {
-                        Status::OnThread => out.on_threads += 1,
-                        _ => out.found -= 1,
-                    }
+            match read(program, list, &[*at]).pop().flatten() {
+                Some(Read { status: Status::OnThread, .. }) => {
+                    out.on_threads += 1;
+                    is_gone = true;
+                }
+                Some(Read { status: Status::Ended, .. }) => {
+                    out.found -= 1;
+                    is_gone = true;
                 }
                 Some(now) => {
-                    let (a, between, b) = (
-                        copy(&[(*at, now)]),
-                        read(program, list, &[*at]).pop().flatten(),
-                        copy(&[(*at, now)]),
-                    );
-                    if let (Some(a), Some(b)) = (a, b)
-                        && a == b
-                        && between == Some(now)
-                    {
-                        found = whole(program, &now, &a, reasons, frames);
-                    }
+                    let stack = unchanged_stacks(program, list, &[(*at, now)]).pop().flatten();
+                    found = named(&now, stack);
                 }
                 None => {}
             }
@@ -165,10 +140,34 @@ fn read_stacks<M: ReadMemory>(
         match found {
             Some(found) if is_of_runtime(&found) => out.found -= 1,
             Some(found) => out.list.push(found),
-            None if ended => {}
+            None if is_gone => {}
             None => out.unreadable += 1,
         }
     }
+}
+
+/// Copies the stacks of goroutines; `None` for one that is unreadable, or changed meanwhile, or
+/// whose structure is not what it was.
+fn unchanged_stacks<M: ReadMemory>(
+    program: &Program<M>,
+    list: &GoroutineList,
+    portion: &[(u64, Read)],
+) -> Vec<Option<Vec<u8>>> {
+    let pieces: Vec<(u64, usize)> = portion.iter().map(|(_, one)| (one.sp, size(one))).collect();
+    let copy = || {
+        let mut bytes = vec![0; pieces.iter().map(|(_, length)| length).sum()];
+        program.memory.read_pieces(&pieces, &mut bytes).map(|()| bytes)
+    };
+    let places: Vec<u64> = portion.iter().map(|(at, _)| *at).collect();
+    let (before, between, after) = (copy(), read(program, list, &places), copy());
+    let mut from = 0;
+    let mut of_one = |((_, one), again): (&(u64, Read), Option<Read>)| {
+        let range = from..from + size(one);
+        from = range.end;
+        let (before, after) = (before.as_ref()?.get(range.clone())?, after.as_ref()?.get(range)?);
+        (before == after && again == Some(*one)).then(|| before.to_vec())
+    };
+    portion.iter().zip(between).map(&mut of_one).collect()
 }
 
 /// Whether the runtime started a goroutine for itself, as Go's own dumps tell it

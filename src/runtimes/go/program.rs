@@ -8,10 +8,10 @@ use crate::model::vocabulary::go_functions::{is_wrapper, shown};
 use crate::model::vocabulary::role::Origin;
 use crate::model::vocabulary::text::{NAME_CAP, clean_bytes};
 use crate::pclntab::modules::{MAGIC, Modules};
-use crate::pclntab::{Bytes, Function, Header, MODULE_TREES, Table};
+use crate::pclntab::{Function, Header, MODULE_TREES, Table};
 use crate::process::maps::{Backing, Mapping, Maps};
 use crate::process::memory::ReadMemory;
-use crate::unwinder::framehop::{Role, go_table};
+use crate::unwinder::framehop::{InMemory, Role, go_table};
 
 /// Maximum bytes of the table; the largest known programs have about 100 MB.
 const TABLE_MAX: u64 = 256 << 20;
@@ -51,18 +51,6 @@ pub struct Program<M> {
     functions: OnceCell<Vec<(Vec<u8>, u64)>>,
 }
 
-/// Reads memory from an address on.
-struct From<'m, M> {
-    memory: &'m M,
-    at: u64,
-}
-
-impl<M: ReadMemory> Bytes for From<'_, M> {
-    fn read(&self, offset: u64, buf: &mut [u8]) -> usize {
-        self.at.checked_add(offset).map_or(0, |at| self.memory.read(at, buf))
-    }
-}
-
 /// How a frame is left, and what is in it.
 pub struct Frame {
     /// Bytes from the stack pointer to the return address.
@@ -96,7 +84,7 @@ impl<M: ReadMemory> Program<M> {
         let code_end = word(MODULE_CODE_END).filter(|end| *end > found.text)?;
         let trees = MODULE_TREES.into_iter().find_map(|index| {
             let at = word(index)?;
-            table.fits(&From { memory: &memory, at }).then_some(at)
+            table.fits(&InMemory { memory: &memory, at }).then_some(at)
         });
         let modules = find_modules(&memory, &data);
         Some(Program {
@@ -156,7 +144,7 @@ impl<M: ReadMemory> Program<M> {
         function: &Function,
         address: u64,
     ) -> Vec<(Location, Origin)> {
-        let trees = self.trees.map(|at| From { memory: &self.memory, at });
+        let trees = self.trees.map(|at| InMemory { memory: &self.memory, at });
         let positions = table.positions(function, address, trees.as_ref()).unwrap_or_default();
         let text = |raw: Vec<u8>| clean_bytes(&raw, NAME_CAP);
         let mut found: Vec<(Location, Origin)> = Vec::new();

@@ -72,10 +72,10 @@ pub struct GoTable {
     pub at: u64,
 }
 
-/// A table in the target's memory.
-struct InMemory<'m, M> {
-    memory: &'m M,
-    at: u64,
+/// The target's memory from an address on.
+pub struct InMemory<'m, M> {
+    pub memory: &'m M,
+    pub at: u64,
 }
 
 impl<M: ReadMemory> Bytes for InMemory<'_, M> {

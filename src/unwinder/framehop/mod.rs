@@ -41,7 +41,7 @@ pub(super) mod unwind_tables;
 pub(super) mod walk;
 mod walk_by_code;
 
-pub use go::{GoTable, Role};
+pub use go::{GoTable, InMemory, Role};
 pub use images::go_table;
 
 #[cfg(test)]
