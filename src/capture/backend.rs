@@ -1,7 +1,7 @@
 //! The backends of capture, and which of them this machine permits: found out by trying.
 
-use crate::capture::bpf::interpreter::Interpreters;
 use crate::capture::bpf::load::Refusal;
+use crate::capture::bpf::taken::TakenWithSamples;
 use crate::capture::bpf::{self, Bpf};
 use crate::capture::perf::{self, Perf};
 use crate::capture::ptrace;
@@ -44,8 +44,8 @@ pub struct Backend {
     pub perf: Option<Perf>,
     /// Declared after `perf`, which uses its filter, so that it is dropped later.
     pub bpf: Option<Bpf>,
-    /// Reads frames of interpreters that come with the samples.
-    pub interpreters: Option<Interpreters>,
+    /// Reads what the kernel takes with the samples, beside what perf takes.
+    pub taken: Option<TakenWithSamples>,
     /// Stacks of threads that are off the core are read from the target's memory.
     pub reads_stacks: bool,
     /// [`Kind::Ptrace`] is permitted.
@@ -77,7 +77,7 @@ pub fn open(choice: CaptureChoice, setting: &Setting<'_>) -> Result<Backend, Att
     let may_stop = has_access && ptrace::permitted();
     let backend = |kind, perf, lack| {
         let reads_stacks = matches!(kind, Kind::Perf | Kind::Ptrace);
-        Ok(Backend { kind, perf, bpf: None, interpreters: None, reads_stacks, may_stop, lack })
+        Ok(Backend { kind, perf, bpf: None, taken: None, reads_stacks, may_stop, lack })
     };
     match choice {
         CaptureChoice::States => return backend(Kind::States, None, None),
@@ -92,7 +92,7 @@ pub fn open(choice: CaptureChoice, setting: &Setting<'_>) -> Result<Backend, Att
                     return Ok(Backend {
                         kind: Kind::Bpf,
                         perf: Some(perf),
-                        interpreters: bpf.take_interpreters(),
+                        taken: bpf.take_reader(),
                         bpf: Some(bpf),
                         reads_stacks: true,
                         may_stop,
@@ -153,8 +153,8 @@ impl Backend {
     /// Stops taking stacks of a process.
     pub fn remove(&mut self, pid: u32) {
         if let Some(bpf) = &mut self.bpf {
-            if let (Some(interpreters), Some(id)) = (&mut self.interpreters, bpf.process_of(pid)) {
-                let _ = interpreters.set(id, None);
+            if let (Some(taken), Some(id)) = (&mut self.taken, bpf.process_of(pid)) {
+                taken.forget(id);
             }
             bpf.remove(pid);
         }

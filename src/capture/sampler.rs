@@ -6,9 +6,9 @@
 //! runtime_thread_names  names that a runtime gives its threads
 //! scans                 the thread scan of each tick
 //! pacing                how often there are samples, ticks and visits
-//! on_its_core           the same, without the kernel's help
-//! interpreters          frames that come with samples of interpreters' threads
 //! samples               samples of running threads, by the kernel or by ptrace
+//! taken                 what the kernel takes with its samples for runtimes
+//! on_its_core           samples of interpreters' threads where the kernel takes nothing
 //! changes               added processes, execs, exits, changes of backend
 //! blockers              reads what blocked threads wait for, and who holds it
 //! wait_schedule         when the blocker of each wait is read; allowance: the time for that
@@ -21,13 +21,13 @@ mod blockers;
 mod changes;
 mod deadlocks;
 mod emit;
-mod interpreters;
 mod on_its_core;
 mod pacing;
 mod process;
 mod runtime_thread_names;
 mod samples;
 mod scans;
+mod taken;
 mod wait_schedule;
 
 use std::collections::VecDeque;
@@ -437,7 +437,7 @@ impl Core {
         self.drain(begin);
         let scan_from = monotonic();
         self.scan_threads();
-        self.announce_interpreters();
+        self.announce_runtimes();
         self.sample_interpreters();
         let scans = monotonic() - scan_from;
         for process in &mut self.processes {

@@ -32,6 +32,14 @@ pub struct StackBytes<'a> {
     pub bytes: &'a [u8],
 }
 
+/// The stack of a goroutine that waits for code which its thread executes on another stack, from
+/// where the goroutine left it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct GoroutineStack {
+    pub base: u64,
+    pub bytes: Vec<u8>,
+}
+
 /// How a walk ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Walk {
@@ -260,6 +268,15 @@ pub trait Unwinder {
     /// Sets whose stack is walked next. `taken`: the frames of an interpreter that the kernel took
     /// with it; of no meaning for a blocked thread.
     fn set_owner(&mut self, _owner: StackOwner, _taken: Taken) {}
+
+    /// Sets the goroutine's stack that was copied together with the one that is walked next. To be
+    /// called after [`Unwinder::set_owner`], which sets that there is none.
+    fn set_goroutine_stack(&mut self, _stack: Option<GoroutineStack>) {}
+
+    /// Returns whether stacks of goroutines may be needed: the process runs code of Go.
+    fn is_go(&self) -> bool {
+        false
+    }
 
     /// Appends the frames of an interpreter as they are in memory now, without native ones. They
     /// hold only if the thread does not run meanwhile. `None`: it has no such frames.

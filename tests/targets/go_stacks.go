@@ -17,6 +17,7 @@ import (
 var pipe [2]int
 var started, total int32
 var sink uint64
+var large []byte
 
 // Frames of different sizes, and one that is reached through a pointer.
 type node struct{ depth int }
@@ -57,6 +58,16 @@ func spin() {
 	}
 }
 
+// Its runtime asks for new memory on the stack of the thread.
+//
+//go:noinline
+func grow() {
+	atomic.AddInt32(&started, 1)
+	for {
+		large = make([]byte, 1<<20)
+	}
+}
+
 //go:noinline
 func leaf(x uint64) uint64 {
 	return x*6364136223846793005 + 1
@@ -82,6 +93,8 @@ func outer(kind string) {
 		apply(map[string]node{}, func(map[string]node) byte { return read(pipe[0]) })
 	case "spin":
 		spin()
+	case "grow":
+		grow()
 	}
 }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //
-// Frames of an interpreter (CPython), taken in the interrupt that samples its thread. The thread stands still meanwhile, because
-// the interrupt has its core. So these frames are of the same instant as perf's registers and stack, and nothing is stopped for
-// them. Pages that are not in memory end the list.
+// Frames of an interpreter (CPython), taken in the interrupt that samples its thread. Pages that are not in memory end the list.
 //
 // interpreter.rs and src/unwinder/interpreted.rs repeat the definitions.
 
@@ -60,14 +58,10 @@ struct taken_frame {
 #define NAME_MOST 160
 #define PAGE_SIZE 4096
 
-struct taken {
-    // CLOCK_MONOTONIC.
-    u64 at;
-    u32 processor;
-    // In the initial namespace.
-    u32 id;
-    // Frames visited; `end`: why no more.
-    u32 visited, end;
+struct taken_frames {
+    struct of_sample of;
+    // Why there are no more frames.
+    u64 end;
     // Whether the thread holds its interpreter's lock.
     u64 holds_lock;
     // The beginning of the name of the asyncio task that the thread executes. Zeros: there is none, or behind what could be read.
@@ -88,7 +82,7 @@ struct scratch {
     u64 interpreter, thread, next;
     // A thread that was found, and its innermost frame.
     u64 found;
-    struct taken taken;
+    struct taken_frames taken;
 };
 struct {
     NUMBER(type, MAP_PERCPU_ARRAY);
@@ -96,19 +90,6 @@ struct {
     TYPE(key, u32);
     TYPE(value, struct scratch);
 } scratches SECTION(".maps");
-
-struct {
-    NUMBER(type, MAP_RING);
-    NUMBER(max_entries, 4 << 20);
-} taken SECTION(".maps");
-
-static __attribute__((always_inline)) u64 word_at(u64 address)
-{
-    u64 word = 0;
-
-    bpf_probe_read_user(&word, sizeof(word), (const void *)address);
-    return word;
-}
 
 static __attribute__((always_inline)) u64 word_of(const u8 *bytes, u64 offset, u64 most)
 {
@@ -265,7 +246,7 @@ static long take_frame(u32 index, void *nothing)
     frame->copy = layout->copy == NONE ? 0 : (u32)word_of(scratch->frame, layout->copy, FRAME_MOST);
     frame->fingerprint = (frame->owner & 0xff) >= layout->shim_owner ? 0 : fingerprint(scratch, frame->code);
     scratch->next = word_of(scratch->frame, layout->caller, FRAME_MOST);
-    scratch->taken.visited = index + 1;
+    scratch->taken.of.count = index + 1;
     return 0;
 }
 
@@ -286,14 +267,11 @@ static __attribute__((always_inline)) void take_frames(u32 process)
     scratch->layout = *layout;
     task = bpf_get_current_task_btf();
     scratch->fs_base = task->thread.fsbase;
-    scratch->taken.at = bpf_ktime_get_ns();
-    scratch->taken.processor = bpf_get_smp_processor_id();
-    scratch->taken.id = bpf_get_current_pid_tgid();
-    scratch->taken.visited = 0;
+    begin_record(&scratch->taken.of, INTERPRETER_FRAMES);
     scratch->taken.end = ENDED;
     scratch->taken.holds_lock = 0;
     __builtin_memset(scratch->taken.task_name, 0, NAME_MOST);
-    thread = find_thread(scratch, scratch->taken.id);
+    thread = find_thread(scratch, scratch->taken.of.id);
     if (thread && scratch->next) {
         scratch->taken.holds_lock = holds_lock(&scratch->layout, thread);
         take_task_name(scratch, thread);
@@ -301,7 +279,7 @@ static __attribute__((always_inline)) void take_frames(u32 process)
         if (scratch->next && scratch->taken.end == ENDED)
             scratch->taken.end = TOO_DEEP;
     }
-    frames = scratch->taken.visited;
+    frames = scratch->taken.of.count;
     __asm__ volatile("" : "+r"(frames));
     if (frames > INNERMOST + OUTERMOST)
         frames = INNERMOST + OUTERMOST;

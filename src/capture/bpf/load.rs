@@ -14,8 +14,8 @@ use aya::{Btf, Ebpf, EbpfLoader};
 use aya_obj::btf::BtfKind;
 use rustix::mm::{MapFlags, ProtFlags};
 
-use crate::capture::bpf::interpreter::Interpreters;
 use crate::capture::bpf::rows::{Blocked, Copied, KERNEL_LARGEST, LARGEST, ROW, SLOT, SLOTS};
+use crate::capture::bpf::taken::TakenWithSamples;
 
 const BYTES: &[u8; include_bytes!(env!("SAMPLETOP_BPF_OBJECT")).len()] =
     include_bytes!(env!("SAMPLETOP_BPF_OBJECT"));
@@ -30,8 +30,8 @@ struct Object([u8; BYTES.len()]);
 const FUNCTIONS: [(&str, i32); 2] =
     [("bpf_task_from_pid", 0x7a5c_0001), ("bpf_task_release", 0x7a5c_0002)];
 
-/// The filters of samples: the first one also takes frames of interpreters.
-const TAKES_FRAMES: &str = "takes_frames";
+/// The filters of samples: the first one also takes what perf does not.
+const TAKES_MORE: &str = "takes_more";
 const PLAIN: &str = "is_target";
 
 /// Maximum threads that a pass can be asked to report again by id; for more, it reports all.
@@ -83,7 +83,7 @@ pub struct Programs {
     wakeups: RingBuf<MapData>,
     /// Which filter of samples is loaded.
     filter: &'static str,
-    interpreters: Option<Interpreters>,
+    reader: Option<TakenWithSamples>,
     calls: u64,
 }
 
@@ -125,13 +125,13 @@ pub struct Link {
 }
 
 impl Programs {
-    /// Loads the programs. `lists`: visit lists of threads, and take frames of interpreters, if the
-    /// kernel supports that.
+    /// Loads the programs. `lists`: visit lists of threads, and take with samples what perf does
+    /// not, if the kernel supports that.
     pub fn load(lists: bool) -> Result<Programs, Refusal> {
         let refused = |what| move |error: aya::BtfError| Refusal::new(what, &error);
         let btf = Btf::from_sys_fs().map_err(refused("reading the kernel's types"))?;
         let mut object = Object(*BYTES);
-        let takes_frames = lists;
+        let takes_more = lists;
         let lists = lists && find_functions(&mut object, &btf);
         // The loader has no type for task storage maps, and needs none.
         let loaded = EbpfLoader::new().btf(Some(&btf)).allow_unsupported_maps().load(&object.0);
@@ -160,17 +160,19 @@ impl Programs {
                 .and_then(|program| program.try_into().map_err(failed(FILTER)))?;
             filter.load().map_err(failed(FILTER))
         };
-        let takes_frames = takes_frames && load_filter(TAKES_FRAMES).is_ok();
-        if !takes_frames {
+        let takes_more = takes_more && load_filter(TAKES_MORE).is_ok();
+        if !takes_more {
             load_filter(PLAIN)?;
         }
 
         let (again, targets) = (take(&mut ebpf, "again")?, take(&mut ebpf, "targets")?);
         let wakeups = take(&mut ebpf, "wakeups")?;
-        let interpreters = match takes_frames {
-            true => {
-                Some(Interpreters::new(take(&mut ebpf, "interpreters")?, take(&mut ebpf, "taken")?))
-            }
+        let reader = match takes_more {
+            true => Some(TakenWithSamples::new(
+                take(&mut ebpf, "interpreters")?,
+                take(&mut ebpf, "go_programs")?,
+                take(&mut ebpf, "taken")?,
+            )),
             false => None,
         };
         let shared = |name, size| {
@@ -195,8 +197,8 @@ impl Programs {
             again,
             targets,
             wakeups,
-            filter: if takes_frames { TAKES_FRAMES } else { PLAIN },
-            interpreters,
+            filter: if takes_more { TAKES_MORE } else { PLAIN },
+            reader,
             calls: 0,
         };
         // The kernel's maps begin with zeros, which would count as a distance.
@@ -230,10 +232,10 @@ impl Programs {
         (ahead != u64::MAX).then_some(ahead)
     }
 
-    /// Returns the reader of interpreters' frames, once; `None` if the kernel refused the program
-    /// that takes them.
-    pub fn take_interpreters(&mut self) -> Option<Interpreters> {
-        self.interpreters.take()
+    /// Returns the reader of what is taken with samples, once; `None` if the kernel refused the
+    /// program that takes it.
+    pub fn take_reader(&mut self) -> Option<TakenWithSamples> {
+        self.reader.take()
     }
 
     /// Returns the program for [`perf_event_open_sys::ioctls::SET_BPF`].

@@ -3,10 +3,13 @@
 //!
 //! ```text
 //! program.bpf.c      the programs that run in the kernel
-//! interpreter.bpf.h  what they take of interpreters' threads
+//! taken.bpf.h        what they take in the interrupts of samples: interpreter.bpf.h frames of
+//!                    interpreters, goroutine.bpf.h stacks of goroutines
 //! load               loads them, and accesses their maps
 //! rows               decodes what they report of a thread
-//! interpreter        decodes what they take of interpreters' threads
+//! taken              reads what they take with samples
+//! interpreter        decodes frames of interpreters
+//! goroutine          decodes stacks of goroutines
 //! scheduler_clock    distance of the scheduler's clock from ours
 //! ```
 //!
@@ -15,10 +18,12 @@
 //! Before Linux 6.2 it uses an iterator for each, which is slower. The kernel does not check
 //! whether we may observe a process: the caller of [`Bpf::add`] has checked it.
 
-pub mod interpreter;
+mod goroutine;
+mod interpreter;
 pub mod load;
 pub mod rows;
 mod scheduler_clock;
+pub mod taken;
 
 use std::fs::File;
 use std::io;
@@ -26,11 +31,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustc_hash::FxHashMap;
 
-use crate::capture::bpf::interpreter::Interpreters;
 pub use crate::capture::bpf::load::Single;
 use crate::capture::bpf::load::{Link, MAX_LISTED, MAX_REPEATS, Programs, Refusal};
 use crate::capture::bpf::rows::{Clocks, Copied, Row, What};
 use crate::capture::bpf::scheduler_clock::SchedulerClock;
+use crate::capture::bpf::taken::TakenWithSamples;
 
 /// Maximum bytes of one read (the buffer of bpf_seq_read).
 const READ: usize = 32 << 10;
@@ -114,7 +119,7 @@ impl Bpf {
     }
 
     /// Loads the programs without lists of threads, as before Linux 6.2, and without what takes
-    /// frames of interpreters.
+    /// more with samples.
     pub fn open_without_lists() -> Result<Bpf, Refusal> {
         Ok(Bpf::with(Programs::load(false)?))
     }
@@ -143,9 +148,9 @@ impl Bpf {
         self.missed
     }
 
-    /// Returns the reader of what the samples have of interpreters, once.
-    pub fn take_interpreters(&mut self) -> Option<Interpreters> {
-        self.programs.take_interpreters()
+    /// Returns the reader of what is taken with samples, once.
+    pub fn take_reader(&mut self) -> Option<TakenWithSamples> {
+        self.programs.take_reader()
     }
 
     /// Returns the id of a process in the initial pid namespace, once a row of it was read.

@@ -9,8 +9,8 @@
 // `visit` does the same for a list of threads in one call (Linux 6.2: kernel functions that find a thread by its id).
 //
 // `is_target` is the filter of perf's cpu-clock events. It drops samples of other processes before they take room in our
-// rings, and wakes user space if that has asked for it. `takes_frames` is the same, and takes the frames of interpreters' threads
-// (interpreter.bpf.h). If a kernel refuses that one, the other remains.
+// rings, and wakes user space if that has asked for it. `takes_more` is the same, and takes the frames of interpreters' threads
+// (interpreter.bpf.h) and the stacks of goroutines (goroutine.bpf.h). If a kernel refuses that one, the other remains.
 //
 // Only x86-64. What it shares with the other program is in kernel.bpf.h.
 
@@ -181,6 +181,8 @@ struct {
     TYPE(value, struct listed);
 } list SECTION(".maps");
 
+#include "taken.bpf.h"
+#include "goroutine.bpf.h"
 #include "interpreter.bpf.h"
 
 // User space polls this ring. Its contents have no meaning.
@@ -527,8 +529,10 @@ static __attribute__((always_inline)) int filter(int takes)
 
     if (!bpf_map_lookup_elem(&targets, &process))
         return 0;
-    if (takes)
+    if (takes) {
         take_frames(process);
+        take_goroutine(process);
+    }
     order = bpf_map_lookup_elem(&orders, &zero);
     if (order && order->wakeup) {
         order->wakeup = 0;
@@ -544,7 +548,7 @@ int is_target(void *context)
 }
 
 SECTION("perf_event")
-int takes_frames(void *context)
+int takes_more(void *context)
 {
     return filter(1);
 }

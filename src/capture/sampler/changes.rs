@@ -7,6 +7,7 @@ use crate::capture::ptrace::Stopper;
 use crate::capture::sampler::pacing::between_samples;
 use crate::capture::sampler::process::{Ended, Process};
 use crate::capture::sampler::runtime_thread_names::RuntimeThreadNames;
+use crate::capture::sampler::taken::Announced;
 use crate::capture::sampler::{Core, descriptors_to_spend};
 use crate::clock::{cpu_of_process, monotonic};
 use crate::config::CaptureChoice;
@@ -246,7 +247,7 @@ impl Core {
                 self.rings_hung = false;
                 for process in &mut self.processes {
                     process.stopper = None;
-                    process.interpreter = None;
+                    process.announced = Announced::default();
                     process.scan.restart();
                 }
                 if let Err(error) = self.backend_opened(first) {

@@ -27,7 +27,7 @@ const ATTEMPTS: usize = 3;
 impl Core {
     /// Returns whether interpreters are sampled from their threads' cores.
     pub(super) fn follows_cores(&self) -> bool {
-        matches!(self.backend.kind, Kind::Perf | Kind::Bpf) && self.backend.interpreters.is_none()
+        matches!(self.backend.kind, Kind::Perf | Kind::Bpf) && self.backend.taken.is_none()
     }
 
     pub(super) fn sample_interpreters(&mut self) {

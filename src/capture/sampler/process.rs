@@ -10,6 +10,7 @@ use crate::capture::exec_detector::ExecDetector;
 use crate::capture::ptrace::Stopper;
 use crate::capture::sampler::blockers::Blockers;
 use crate::capture::sampler::runtime_thread_names::RuntimeThreadNames;
+use crate::capture::sampler::taken::Announced;
 use crate::capture::stack_reader::StackReader;
 use crate::capture::thread_scan::{Moved, ThreadScan};
 use crate::model::vocabulary::frame::Ns;
@@ -17,7 +18,6 @@ use crate::process::memory::Memory;
 use crate::process::target::{AttachError, Target};
 use crate::process::threads::Descriptors;
 use crate::unwinder::Unwinder;
-use crate::unwinder::interpreted::InterpreterLayout;
 
 /// A process under observation.
 pub struct Process {
@@ -25,8 +25,7 @@ pub struct Process {
     pub scan: ThreadScan,
     pub stacks: StackReader,
     pub unwinder: Box<dyn Unwinder>,
-    /// Where the kernel finds frames of its interpreter, as the kernel was told.
-    pub interpreter: Option<InterpreterLayout>,
+    pub announced: Announced,
     pub exec_detector: ExecDetector,
     pub names: RuntimeThreadNames,
     pub blockers: Blockers,
@@ -71,7 +70,7 @@ impl Process {
             scan,
             stacks: StackReader::new(Memory::new(pid)),
             unwinder: (walkers.walk_copied)(pid),
-            interpreter: None,
+            announced: Announced::default(),
             exec_detector,
             names: RuntimeThreadNames::default(),
             blockers: Blockers::new(pid),

@@ -67,8 +67,8 @@ impl Core {
 
     fn walk_samples(&mut self, perf: &mut Perf, until: Ns) {
         let deepest = perf.deepest();
-        if let Some(interpreters) = &mut self.backend.interpreters {
-            interpreters.receive();
+        if let Some(taken) = &mut self.backend.taken {
+            taken.receive();
         }
         perf.drain(until, |sample| {
             let Some(index) = self.find(sample.pid) else { return };

@@ -233,6 +233,11 @@ impl Code {
         Some(ResolvedAddress { frame, step, cache })
     }
 
+    /// Whether frames of Go code were met.
+    pub fn has_go(&self) -> bool {
+        self.images.values().any(|image| image.go.is_some())
+    }
+
     fn go_frame(
         &mut self,
         memory: &impl ReadMemory,

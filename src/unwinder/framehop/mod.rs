@@ -58,7 +58,9 @@ use crate::process::mapped_files::Files;
 use crate::process::maps::Maps;
 use crate::process::memory::ReadMemory;
 use crate::unwinder::interpreted::{self, InterpreterLayout, StackOwner, Taken};
-use crate::unwinder::{Detect, Detected, Generated, Registers, StackBytes, Unwinder, Walk};
+use crate::unwinder::{
+    Detect, Detected, Generated, GoroutineStack, Registers, StackBytes, Unwinder, Walk,
+};
 
 use code::{Code, Source};
 use missing_pages::{PageReader, missing_pages};
@@ -82,6 +84,8 @@ pub struct FramehopUnwinder<M> {
     /// Whose stack is walked, and what the kernel took of its interpreter.
     owner: StackOwner,
     taken: Taken,
+    /// Copied together with the stack that is walked.
+    goroutine_stack: GoroutineStack,
     /// The last walk has read an interpreter's frames from memory.
     has_read_frames: bool,
     /// Of the last walk.
@@ -132,6 +136,7 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
             evaluations: Vec::new(),
             owner: StackOwner::default(),
             taken: Taken::nothing(),
+            goroutine_stack: GoroutineStack::default(),
             has_read_frames: false,
             crossing: None,
             trace: None,
@@ -260,6 +265,15 @@ impl<M: ReadMemory> Unwinder for FramehopUnwinder<M> {
 
     fn set_owner(&mut self, owner: StackOwner, taken: Taken) {
         (self.owner, self.taken) = (owner, taken);
+        self.goroutine_stack = GoroutineStack::default();
+    }
+
+    fn set_goroutine_stack(&mut self, stack: Option<GoroutineStack>) {
+        self.goroutine_stack = stack.unwrap_or_default();
+    }
+
+    fn is_go(&self) -> bool {
+        self.code.has_go()
     }
 
     fn read_interpreted(&mut self, owner: StackOwner, out: &mut Vec<RawFrame>) -> Option<Walk> {
@@ -511,7 +525,9 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
         self.left.clear();
         self.evaluations.clear();
         let live = matches!(reading, Reading::Blocked | Reading::Moving).then_some(&self.memory);
-        let stack = Stack::new(stack, live, std::mem::take(&mut self.window));
+        let GoroutineStack { base, bytes } = &self.goroutine_stack;
+        let goroutine = StackBytes { base: *base, bytes };
+        let stack = Stack::new([stack, goroutine], live, std::mem::take(&mut self.window));
         let traced = matches!(reading, Reading::Traced | Reading::Moving);
         let walker = Walker {
             code: &mut self.code,

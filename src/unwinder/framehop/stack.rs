@@ -31,7 +31,8 @@ pub struct Trace {
 
 /// The stack of the current walk.
 pub struct Stack<'a, M> {
-    copied: StackBytes<'a>,
+    /// Of the thread's stack, and of the goroutine's.
+    copied: [StackBytes<'a>; 2],
     /// The memory for the rest; `None` if the thread may have run since the copy.
     live: Option<&'a M>,
     /// The mapping that the walk is in.
@@ -46,7 +47,11 @@ pub struct Stack<'a, M> {
 
 impl<'a, M: ReadMemory> Stack<'a, M> {
     /// Creates a stack that uses the buffer `window`; [`Stack::into_window`] returns that.
-    pub fn new(copied: StackBytes<'a>, live: Option<&'a M>, mut window: Vec<u8>) -> Stack<'a, M> {
+    pub fn new(
+        copied: [StackBytes<'a>; 2],
+        live: Option<&'a M>,
+        mut window: Vec<u8>,
+    ) -> Stack<'a, M> {
         window.clear();
         Stack {
             copied,
@@ -102,12 +107,12 @@ impl<'a, M: ReadMemory> Stack<'a, M> {
     /// Reads the 8 bytes at `address`; a failure is remembered.
     #[inline]
     pub fn word(&mut self, address: u64) -> Option<u64> {
-        let offset = address.wrapping_sub(self.copied.base);
-        if let Some(bytes) = usize::try_from(offset)
-            .ok()
-            .and_then(|at| self.copied.bytes.get(at..at.checked_add(8)?))
-            .filter(|_| self.inside(address))
-        {
+        let at = |copied: StackBytes<'a>| {
+            let at = usize::try_from(address.wrapping_sub(copied.base)).ok()?;
+            copied.bytes.get(at..at.checked_add(8)?)
+        };
+        let [thread, goroutine] = self.copied;
+        if let Some(bytes) = at(thread).or_else(|| at(goroutine)).filter(|_| self.inside(address)) {
             let word = u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
             if let Some(trace) = &mut self.trace {
                 trace.words.push((address, word));
@@ -192,10 +197,14 @@ mod tests {
     fn copied_bytes_come_first_and_what_lies_beyond_is_read_only_from_a_thread_that_stays() {
         let memory = Bytes { base: 0x1000, bytes: bytes(0..2000), reads: Cell::new(0) };
         let copied = bytes(100..104);
-        let copied = StackBytes { base: 0x1000, bytes: &copied };
+        let goroutine = bytes(200..202);
+        let goroutine = StackBytes { base: 0x2000, bytes: &goroutine };
+        let copied = [StackBytes { base: 0x1000, bytes: &copied }, goroutine];
         let mut moving: Stack<'_, Bytes> = Stack::new(copied, None, Vec::new());
         moving.enter(0x1000, 0x1000 + 16000);
         assert_eq!(moving.word(0x1018), Some(103));
+        assert_eq!((moving.word(0x2008), moving.word(0x1ff8)), (Some(201), None));
+        assert_eq!(moving.take_missing(), Some(Missing::NotCopied));
         assert_eq!(moving.word(0x1020), None);
         assert_eq!(moving.take_missing(), Some(Missing::NotCopied));
         assert_eq!(moving.word(0x1000 + 16000 - 7), None, "half outside");

@@ -1,0 +1,69 @@
+//! What the kernel takes with the samples of threads, beside registers and stack: frames of
+//! interpreters, stacks of goroutines.
+
+use crate::capture::bpf::Bpf;
+use crate::capture::bpf::taken::SampleKey;
+use crate::capture::kernel_ring::Sample;
+use crate::capture::sampler::Core;
+use crate::unwinder::interpreted::{InterpreterLayout, StackOwner, Taken};
+
+/// What the kernel was told about a process.
+#[derive(Default)]
+pub struct Announced {
+    /// Where it finds frames of the process's interpreter.
+    pub interpreter: Option<InterpreterLayout>,
+    /// Whether the process is a Go program.
+    pub is_go: Option<bool>,
+}
+
+impl Core {
+    /// Tells the kernel where the interpreters of processes keep their frames, and which are Go
+    /// programs.
+    pub(super) fn announce_runtimes(&mut self) {
+        let Some(taken) = &mut self.backend.taken else { return };
+        for process in &mut self.processes {
+            let layout = process.unwinder.interpreter_layout();
+            let is_go = Some(process.unwinder.is_go());
+            let announced = &mut process.announced;
+            if layout == announced.interpreter && is_go == announced.is_go {
+                continue;
+            }
+            let bpf = self.backend.bpf.as_ref();
+            let Some(id) = bpf.and_then(|bpf| bpf.process_of(process.target.pid())) else {
+                continue;
+            };
+            if layout != announced.interpreter && taken.set_interpreter(id, layout.as_ref()).is_ok()
+            {
+                announced.interpreter = layout;
+            }
+            if is_go != announced.is_go && taken.set_go(id, is_go == Some(true)).is_ok() {
+                announced.is_go = is_go;
+            }
+        }
+    }
+
+    /// Sets whose stack is walked next, with what the kernel took with the sample.
+    pub(super) fn set_owner(&mut self, index: usize, sample: &Sample<'_>) {
+        let process = &mut self.processes[index];
+        let owner = StackOwner { tid: sample.tid, ..StackOwner::default() };
+        let Announced { interpreter, is_go } = &process.announced;
+        let reader = self.backend.taken.as_mut();
+        let reader = reader.filter(|_| interpreter.is_some() || *is_go != Some(false));
+        let Some(reader) = reader else {
+            process.unwinder.set_owner(owner, Taken::nothing());
+            return;
+        };
+        // Ids of threads can be compared only where those of processes agree.
+        let pid = process.target.pid();
+        let is_initial = |bpf: &Bpf| bpf.process_of(pid) == Some(pid);
+        let thread = self.backend.bpf.as_ref().is_some_and(is_initial).then_some(sample.tid);
+        let key = SampleKey { processor: sample.processor, at: sample.at, thread };
+        let frames = match interpreter {
+            Some(_) => reader.frames_of(key),
+            None => Taken::nothing(),
+        };
+        let stack = if *is_go == Some(false) { None } else { reader.stack_of(key) };
+        process.unwinder.set_owner(owner, frames);
+        process.unwinder.set_goroutine_stack(stack);
+    }
+}
