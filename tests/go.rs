@@ -184,7 +184,7 @@ fn running_stacks(pid: u32) -> Vec<Vec<String>> {
     let out = folder.path().join("stacks.folded");
     let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
     command
-        .args(["record", "-p", &pid.to_string(), "-d", "2s", "--metric", "cpu", "--idle", "-o"])
+        .args(["record", "-p", &pid.to_string(), "-d", "4s", "--metric", "cpu", "--idle", "-o"])
         .arg(&out);
     let output = command.output().expect("our program");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -193,6 +193,11 @@ fn running_stacks(pid: u32) -> Vec<Vec<String>> {
         line.rsplit_once(' ').expect("a weight").0.split(';').skip(1).map(String::from).collect()
     };
     text.lines().map(frames).collect()
+}
+
+/// Whether the compiler made it for `go f(x)`; before Go 1.21 it is called as any closure.
+fn is_wrapper(name: &str) -> bool {
+    name.contains(".gowrap") || name == "main.main.func2"
 }
 
 /// Checks stacks of goroutines that run in Go, in the runtime on the thread's own stack, and in C.
@@ -204,7 +209,7 @@ fn check_running(variant: &str, cgo: bool, flags: &[&str]) {
     for stack in &stacks {
         let names: Vec<&str> = stack.iter().map(String::as_str).collect();
         let chain = |middle: &[&'static str]| {
-            let rest = names.iter().filter(|name| !name.contains(".gowrap"));
+            let rest = names.iter().filter(|name| !is_wrapper(name));
             [&["runtime.goexit", "main.main.func1"], middle]
                 .concat()
                 .iter()
@@ -218,6 +223,7 @@ fn check_running(variant: &str, cgo: bool, flags: &[&str]) {
         // The collector's own threads enter it, too.
         if has("main.grow") || has("runtime.mallocgc") {
             assert!(chain(&["main.outer", "main.grow"]), "{variant}: {stack:#?}");
+            // In at least 0.4 of its samples, and 36 of them at least: missed with 1e-8.
             seen.1 |= has("runtime.systemstack");
         }
         if has("spin_in_c") || has("main._Cfunc_spin_in_c") {
@@ -227,9 +233,10 @@ fn check_running(variant: &str, cgo: bool, flags: &[&str]) {
         }
         assert!(!names.iter().any(|name| name.starts_with("[no unwind info")), "{stack:#?}");
         // An interrupted signal handler, or one instruction of a change of stacks, is rare.
-        let is_cut = names[0].starts_with('[');
-        let handles = has("runtime.sigtramp") || has("gogo");
-        assert!(!is_cut || handles, "{variant}: {stack:#?}");
+        let is_cut = names[0].starts_with('[') && names != ["[cpu, not sampled]"];
+        let is_rare =
+            ["runtime.sigtramp", "runtime.sigreturn__sigaction", "gogo"].into_iter().any(has);
+        assert!(!is_cut || is_rare, "{variant}: {stack:#?}");
     }
     assert_eq!(seen, (true, true, cgo), "{variant}: {stacks:#?}");
 }

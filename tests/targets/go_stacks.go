@@ -64,7 +64,7 @@ func spin() {
 func grow() {
 	atomic.AddInt32(&started, 1)
 	for {
-		large = make([]byte, 1<<20)
+		large = make([]byte, 40<<10)
 	}
 }
 

@@ -86,9 +86,14 @@ static __attribute__((always_inline)) void take_goroutine(u32 process)
         return;
     low = word_at(goroutine + G_LOW);
     high = word_at(goroutine + G_HIGH);
-    sp = word_at(goroutine + G_LEFT_AT);
-    if ((low <= regs->sp && regs->sp < high) || sp < low || sp >= high)
+    if (low >= high || (low <= regs->sp && regs->sp < high))
         return;
+    // Functions that call the vDSO do not store where they left the stack, but keep it in r12. Signal handlers do neither.
+    sp = word_at(goroutine + G_LEFT_AT);
+    if (sp < low || sp >= high)
+        sp = regs->r12;
+    if (sp < low || sp >= high)
+        sp = high - low > GOROUTINE_MOST ? high - GOROUTINE_MOST : low;
     size = high - sp;
     if (size > GOROUTINE_MOST)
         size = GOROUTINE_MOST;

@@ -49,8 +49,8 @@ pub fn words(layout: &InterpreterLayout) -> [u64; LAYOUT] {
     ]
 }
 
-/// Decodes `struct taken_frames` behind its head; `visited`: the number of frames that were visited.
-/// `None` for garbage.
+/// Decodes `struct taken_frames` behind its head; `visited`: the number of frames visited. `None`
+/// for garbage.
 pub fn decode(visited: usize, bytes: &[u8]) -> Option<Taken> {
     let (head, frames) = bytes.split_at_checked(HEAD)?;
     let word = |at: usize| Some(u64::from_ne_bytes(head.get(at..at + 8)?.try_into().ok()?));

@@ -500,8 +500,8 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
             return self.failed();
         };
         // On the same stack the interrupted frame lies above; from an alternate stack the walk
-        // switches back.
-        let same = self.stack.holds(sp);
+        // switches back. All stacks of Go may lie in one mapping.
+        let same = self.stack.holds(sp) && !(sp <= cursor.sp && self.code.has_go());
         if self.signals > SIGNALS_MAX || (same && sp <= cursor.sp) || (!same && !self.enter(sp)) {
             return Next::End(Marker::BadUnwind);
         }

@@ -3,6 +3,8 @@
 
 use super::*;
 use crate::pclntab::tests::made_up::named;
+use crate::unwinder::GoroutineStack;
+use crate::unwinder::interpreted::{StackOwner, Taken};
 
 /// Return addresses in `f`, whose frame has 24 bytes, and in `top`, the outermost function.
 const IN_F: u64 = image::CODE + 0x20;
@@ -14,12 +16,17 @@ const OTHER: u64 = STACK + 0x10_0000;
 /// Behind the frame of `f` lies a return address in `top`: a real one, or the remains of an earlier
 /// call.
 fn walk(f: &[u8]) -> (Vec<Option<Marker>>, Walk) {
+    walk_with(f, |_| {})
+}
+
+fn walk_with(f: &[u8], prepare: impl FnOnce(&mut dyn Unwinder)) -> (Vec<Option<Marker>>, Walk) {
     let mut world = world_of(Vec::new());
     // There are no unwind tables, so Go's own table is searched for.
     world.memory.put(IMAGE + 64 + 2 * 56, &[0; 4]);
     world.memory.put(IMAGE + 0x600, &named(1, image::CODE, [f, b"g", b"runtime.top"]));
     world.memory.put(IN_F - 5, &[0xe8]);
-    world.memory.put(IN_TOP - 5, &[0xe8]);
+    let distance = (image::CODE as u32).wrapping_sub(IN_TOP as u32);
+    world.memory.put(IN_TOP - 5, &[&[0xe8][..], &distance.to_le_bytes()].concat());
     world.maps.lock().unwrap().push_str("7f0000100000-7f0000110000 rw-p 00000000 00:00 0\n");
     world.memory.put_words(SP, &[IN_F, 0, 0, OTHER + 0x100, IN_TOP]);
     let registers = Registers {
@@ -31,6 +38,7 @@ fn walk(f: &[u8]) -> (Vec<Option<Marker>>, Walk) {
     let mut bytes = vec![0; 0x100];
     assert!(world.memory.read_exact(SP, &mut bytes).is_some());
     let mut out = Vec::new();
+    prepare(&mut world.unwinder);
     let walk = world.unwinder.walk(&registers, StackBytes { base: SP, bytes: &bytes }, &mut out);
     let marker = |frame: &RawFrame| match frame.decode() {
         FrameCode::Marker { marker, .. } => Some(marker),
@@ -65,6 +73,29 @@ fn a_goroutine_that_was_not_copied_is_missing_behind_systemstack() {
     for calls in [&b"runtime.systemstack"[..], b"runtime.asmcgocall"] {
         let expected = (vec![None, None, Some(Marker::Truncated)], ends(Marker::Truncated));
         assert_eq!(walk(calls), expected, "{}", String::from_utf8_lossy(calls));
+    }
+}
+
+#[test]
+fn a_goroutine_that_was_copied_too_follows_behind_systemstack() {
+    // From its frame record on: what rbp was, the return address.
+    let bytes = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let at = |base, words: &[u64]| Some(GoroutineStack { base, bytes: bytes(words) });
+    let whole = at(OTHER + 0x100, &[0, IN_TOP, 0]);
+    for calls in [&b"runtime.systemstack"[..], b"runtime.asmcgocall"] {
+        let with = |copied: &Option<GoroutineStack>| {
+            walk_with(calls, |unwinder| unwinder.set_goroutine_stack(copied.clone()))
+        };
+        assert_eq!(with(&whole), (vec![None; 3], WHOLE));
+        let cut = (vec![None, None, Some(Marker::Truncated)], ends(Marker::Truncated));
+        for copied in [at(OTHER + 0x100, &[0]), at(OTHER + 0xf8, &[0, 0, IN_TOP + 1])] {
+            assert_eq!(with(&copied), cut);
+        }
+        let before = |unwinder: &mut dyn Unwinder| {
+            unwinder.set_goroutine_stack(whole.clone());
+            unwinder.set_owner(StackOwner::default(), Taken::nothing());
+        };
+        assert_eq!(walk_with(calls, before), cut, "it belongs to another walk");
     }
 }
 
