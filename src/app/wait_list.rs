@@ -75,7 +75,9 @@ impl WaitList {
     pub fn thread_name(&self, row: WaitRow, projection: &Projection) -> String {
         let name = row.name(projection);
         match row.thread(projection) {
-            Some(thread) if self.same_names.contains(&name) => format!("{name} {}", thread.tid),
+            Some(thread) if self.same_names.contains(&name) => {
+                format!("{name} {}", thread.shown_id())
+            }
             _ => name,
         }
     }

@@ -98,6 +98,8 @@ pub struct Walkers {
     pub walk_copied: MakeUnwinder,
     /// Walks threads while `ptrace` keeps them stopped, in place of `walk_copied`.
     pub walk_stopped: Option<ptrace::MakeWalkStopped>,
+    /// Names that runtimes give.
+    pub names: Names,
 }
 
 /// Size of the ring between sampler and reducer, 8-byte words: 4 MiB. That holds one second of 100
@@ -152,11 +154,13 @@ impl Sampler {
         });
         #[cfg(not(feature = "libunwind"))]
         let walk_stopped = None;
+        let of_runtimes = names.clone();
         let walk_copied: MakeUnwinder = Box::new(move |pid| {
             let unwinder = FramehopUnwinder::new(Memory::new(pid), files.clone(), pid);
-            Box::new(unwinder.with_runtimes(runtimes::detect(pid, names.clone(), files.clone())))
+            let detect = runtimes::detect(pid, of_runtimes.clone(), files.clone());
+            Box::new(unwinder.with_runtimes(detect))
         });
-        Sampler::start_with(targets, plan, Walkers { walk_copied, walk_stopped })
+        Sampler::start_with(targets, plan, Walkers { walk_copied, walk_stopped, names })
     }
 
     /// Opens a backend, then samples on a new thread until stopped, or until all targets have

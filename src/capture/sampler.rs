@@ -10,6 +10,7 @@
 //! taken                 what the kernel takes with its samples for runtimes
 //! on_its_core           samples of interpreters' threads where the kernel takes nothing
 //! changes               added processes, execs, exits, changes of backend
+//! goroutines            goroutines that wait
 //! blockers              reads what blocked threads wait for, and who holds it
 //! wait_schedule         when the blocker of each wait is read; allowance: the time for that
 //! deadlocks             threads that wait for each other
@@ -21,6 +22,7 @@ mod blockers;
 mod changes;
 mod deadlocks;
 mod emit;
+mod goroutines;
 mod on_its_core;
 mod pacing;
 mod process;
@@ -447,6 +449,7 @@ impl Core {
         self.take_caught();
         let at = monotonic();
         self.drain(at);
+        self.observe_goroutines(at);
         self.emit_perf();
         self.drop_foreign_observations(at);
         self.read_blockers(at);

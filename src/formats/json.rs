@@ -422,7 +422,7 @@ impl<'a> GroupHead<'a> {
     fn new(group: &'a Group) -> GroupHead<'a> {
         let thread = |t: &'a crate::model::projection::GroupThread| ThreadLine {
             pid: t.thread.pid,
-            tid: t.thread.tid,
+            tid: t.thread.shown_id(),
             name: &t.name,
             kind: t.kind.word(),
         };

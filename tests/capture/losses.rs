@@ -14,6 +14,7 @@ use sampletop::model::vocabulary::event::{Counters, Event, Losses, Seen, Syscall
 use sampletop::model::vocabulary::frame::{Marker, Ns, RawFrame, RawName};
 use sampletop::process::memory::Memory;
 use sampletop::process::target::Target;
+use sampletop::runtimes::frame_and_thread_names::Names;
 use sampletop::unwinder::{Registers, StackBytes, Unwinder, Walk};
 
 use crate::common::{Running, build, need_root, skipped, wait_until};
@@ -45,7 +46,8 @@ fn walks_that_fail_are_counted_by_cause() {
     let program = build("cap_threads.c", "endings", &["-O1"]);
     let target = Running::start(&program, &["park", "3"]);
     let attached = Arc::new(Target::attach(target.pid()).expect("attached"));
-    let walkers = Walkers { walk_copied: Box::new(|_| Box::new(Endings(0))), walk_stopped: None };
+    let walk_copied = Box::new(|_| Box::new(Endings(0)));
+    let walkers = Walkers { walk_copied, walk_stopped: None, names: Names::default() };
     let (sampler, mut reader) =
         Sampler::start_with(vec![attached], plan(CaptureChoice::Perf, 5), walkers)
             .expect("sampling");

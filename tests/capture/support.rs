@@ -12,6 +12,7 @@ use sampletop::config::{CaptureChoice, UnwinderChoice};
 use sampletop::model::vocabulary::event::{Event, Observation};
 use sampletop::model::vocabulary::frame::{FileId, FrameCode, Ns, RawFrame, ThreadKey};
 use sampletop::process::target::Target;
+use sampletop::runtimes::frame_and_thread_names::Names;
 use sampletop::unwinder::{Registers, StackBytes, Unwinder, Walk};
 
 use crate::common::{LIMIT, Running};
@@ -64,7 +65,7 @@ pub fn start_pid(pid: u32, choice: CaptureChoice, interval_ms: u64) -> (Sampler,
 
 pub fn start_plan(pid: u32, plan: Plan) -> (Sampler, Reader) {
     let target = Arc::new(Target::attach(pid).expect("attached"));
-    let walkers = Walkers { walk_copied: top_only(), walk_stopped: None };
+    let walkers = Walkers { walk_copied: top_only(), walk_stopped: None, names: Names::default() };
     Sampler::start_with(vec![target], plan, walkers).expect("sampling")
 }
 

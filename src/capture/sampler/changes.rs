@@ -125,7 +125,9 @@ impl Core {
         if std::mem::take(&mut process.before_exec) {
             drop_stacks(&mut self.events, pid);
         }
+        self.end_goroutines(index, at);
         self.events.push(Event::Exec { at, pid });
+        let process = &mut self.processes[index];
         process.unwinder = (self.walkers.walk_copied)(pid);
         process.unwinder.follows_exec();
         process.names = RuntimeThreadNames::default();

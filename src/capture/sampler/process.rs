@@ -9,6 +9,7 @@ use crate::capture::backend::stacks_readable;
 use crate::capture::exec_detector::ExecDetector;
 use crate::capture::ptrace::Stopper;
 use crate::capture::sampler::blockers::Blockers;
+use crate::capture::sampler::goroutines::Goroutines;
 use crate::capture::sampler::runtime_thread_names::RuntimeThreadNames;
 use crate::capture::sampler::taken::Announced;
 use crate::capture::stack_reader::StackReader;
@@ -26,6 +27,8 @@ pub struct Process {
     pub stacks: StackReader,
     pub unwinder: Box<dyn Unwinder>,
     pub announced: Announced,
+    /// Reads goroutines that wait; `None` in it: there are none to read.
+    pub goroutines: Option<Option<Goroutines>>,
     pub exec_detector: ExecDetector,
     pub names: RuntimeThreadNames,
     pub blockers: Blockers,
@@ -71,6 +74,7 @@ impl Process {
             stacks: StackReader::new(Memory::new(pid)),
             unwinder: (walkers.walk_copied)(pid),
             announced: Announced::default(),
+            goroutines: None,
             exec_detector,
             names: RuntimeThreadNames::default(),
             blockers: Blockers::new(pid),

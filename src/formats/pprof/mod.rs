@@ -241,7 +241,7 @@ fn labels(sample: &Sample, role: Option<Role>, names: &Names, tables: &mut Table
         labels.extend(of_blocker(blocker, names, tables));
     }
     // 0 stands for several.
-    for (key, number) in [(PID, sample.thread.pid), (TID, sample.thread.tid)] {
+    for (key, number) in [(PID, sample.thread.pid), (TID, sample.thread.shown_id())] {
         if number != 0 {
             labels.push(Label { key: tables.string(key), num: number.into(), ..Label::default() });
         }

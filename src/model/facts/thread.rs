@@ -102,6 +102,16 @@ struct Wait {
     from: Ns,
     syscall: Option<Syscall>,
     blocker: BlockerId,
+    /// Of a goroutine: up to when it is proven to be one wait. It is observed too seldom for that,
+    /// unless its runtime says when it began. Any other thread's wait is one.
+    proven: Option<Ns>,
+}
+
+impl Wait {
+    /// Returns the start of the unbroken wait, if time that is booked belongs to it.
+    fn unbroken(&self) -> Option<Ns> {
+        self.proven.is_none().then_some(self.from)
+    }
 }
 
 /// Wall time before `settled` that is not booked: by its counters the thread has waited that long,
@@ -260,7 +270,7 @@ impl Thread {
             return;
         }
         let key = self.wait_fact(&wait);
-        self.ledger.wall(&key, self.settled, tick, 0, Some(wait.from), buckets);
+        self.ledger.wall(&key, self.settled, tick, 0, wait.unbroken(), buckets);
         self.settled = tick;
         self.observed = self.observed.max(tick);
         if self.gap.is_some_and(|(_, till)| till <= tick) {
@@ -277,7 +287,7 @@ impl Thread {
         }
         if self.settled < at {
             let key = self.wait_fact(&wait);
-            self.ledger.wall(&key, self.settled, at, 0, Some(wait.from), buckets);
+            self.ledger.wall(&key, self.settled, at, 0, wait.unbroken(), buckets);
             self.settled = at;
             self.observed = self.observed.max(at);
         }
@@ -339,10 +349,17 @@ impl Thread {
                     false => newest,
                 });
                 let from = from.clamp(newest, at);
-                let mut wait = Wait { stack, state, from, syscall, blocker };
+                let proven = self.key.is_goroutine().then_some(at);
+                let mut wait = Wait { stack, state, from, syscall, blocker, proven };
                 match self.doing {
                     // One wait goes on, whoever holds what it is for.
                     Doing::Waits(before) if same && unmoved => wait.from = before.from,
+                    Doing::Waits(before @ Wait { proven: Some(proven), .. })
+                        if same && began.is_some_and(|began| began <= before.from) =>
+                    {
+                        wait.from = before.from;
+                        buckets.note_wait(&self.wait_fact(&wait), proven, at, wait.from);
+                    }
                     _ => {
                         let key = self.wait_fact(&wait);
                         self.ledger.count(&key, wait.from, 0, 1, 0, buckets);
@@ -562,7 +579,12 @@ impl Thread {
             _ if self.not_run_yet() => (rules.markers.not_run_yet, READY, self.observed, None),
             _ => (rules.markers.not_sampled, runnable, self.observed, None),
         };
+        let proven = match self.doing {
+            Doing::Waits(wait) => wait.proven,
+            _ => None,
+        };
         let since = match rules.visit {
+            _ if proven.is_some() => since + tick.saturating_sub(proven.unwrap_or(tick)),
             Some(_) => since + tick.saturating_sub(self.settled.max(since)),
             None => since,
         };

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::go_base;
 use super::python::{self, Place};
 use crate::model::facts::redacted;
 use crate::model::facts::tables::{FrameKind, Location};
@@ -65,6 +66,8 @@ pub(in crate::model) enum BaseMark {
     Sleeps,
     /// Start-up code: the stack is known down to the thread's start.
     Starts,
+    /// The same of a goroutine.
+    StartsGoroutine,
     /// The language's own library. It starts threads, and it waits in conditions and channels.
     Library,
     /// Another library.
@@ -289,6 +292,9 @@ pub(in crate::model) fn mark(location: &Location, role: Role) -> BaseMark {
             Place::Neutral => BaseMark::Neutral,
         };
     }
+    if let Some(mark) = go_base::mark(location, role) {
+        return mark;
+    }
     let is_native = location.kind == FrameKind::Native;
     match role {
         Role::Kernel => return BaseMark::Neutral,
@@ -388,6 +394,21 @@ pub(in crate::model) fn mark(location: &Location, role: Role) -> BaseMark {
         FrameKind::Java if may_take(owner, &snake) => BaseMark::MayTake,
         _ if snake == "main" || loops.is_match(&snake) => BaseMark::ManagedLoop,
         _ => BaseMark::Job,
+    }
+}
+
+/// Returns the mark of a function of the user in native code by its own name, without its type.
+pub(super) fn mark_of_own(name: &str) -> BaseMark {
+    let [_, loops, takes, serves, sleeps, _, _, jobs, ..] = &*PATTERNS;
+    match &*snake_case(name) {
+        name if serves.is_match(name) => BaseMark::Serves,
+        name if takes.is_match(name) => BaseMark::Takes,
+        name if sleeps.is_match(name) => BaseMark::Sleeps,
+        "main" => BaseMark::Main,
+        "run" | "start" => BaseMark::Run,
+        name if loops.is_match(name) => BaseMark::Loop,
+        name if jobs.is_match(name) => BaseMark::Job,
+        _ => BaseMark::Any,
     }
 }
 

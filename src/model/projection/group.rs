@@ -256,5 +256,5 @@ impl Groups {
 
 /// Returns the name of a single thread's group.
 pub(super) fn thread_label(name: &str, thread: ThreadKey) -> String {
-    format!("{name} ({})", thread.tid)
+    format!("{name} ({})", thread.shown_id())
 }

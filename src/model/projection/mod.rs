@@ -14,6 +14,7 @@
 //! roles                  whose code a frame is
 //! idle_marks, idle       waiting for work, by lists of frames
 //! base_marks             functions at the base of a thread, by lists
+//! go_base                the same of a goroutine
 //! thread_base            waiting for work, by the place in the thread
 //! wait_call              the call in which a stack waits
 //! libraries              which library a function belongs to
@@ -58,6 +59,7 @@ mod fact_reader;
 mod filter;
 mod findings;
 mod function_time;
+mod go_base;
 mod graph;
 mod group;
 mod group_parts;

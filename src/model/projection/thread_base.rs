@@ -50,6 +50,16 @@ pub(super) enum Base {
     Sleeps,
     /// A condition or a channel of the language's library, called by those.
     InLibrary,
+    /// A goroutine, no function of which is known so far.
+    Goroutine,
+    /// A goroutine in libraries only.
+    GoLibrary,
+    /// A closure that a goroutine was started with.
+    GoClosure,
+    /// The function that a goroutine was started with, and its loops.
+    GoOwn,
+    /// A library, called by these.
+    GoInLibrary,
     Job,
 }
 
@@ -68,6 +78,9 @@ impl Base {
         use BaseMark::{
             AwaitsEnd, ManagedClosure, ManagedLibrary, ManagedMain, ManagedRun, MayTake,
         };
+        if let Some(base) = self.below_in_go(mark) {
+            return base;
+        }
         let is_managed_base = matches!(self, Base::ManagedMain | Base::Body);
         let is_base = is_managed_base
             || matches!(
@@ -138,6 +151,29 @@ impl Base {
         }
     }
 
+    /// Returns the conclusion for a goroutine; `None` for any other thread.
+    fn below_in_go(self, mark: BaseMark) -> Option<Base> {
+        use BaseMark::{Any, Closure, Loop, Main, Run};
+        let is_go = matches!(
+            self,
+            Base::Goroutine | Base::GoLibrary | Base::GoClosure | Base::GoOwn | Base::GoInLibrary
+        );
+        if !is_go {
+            return (mark == BaseMark::StartsGoroutine).then_some(Base::Goroutine);
+        }
+        Some(match (self, mark) {
+            (base, BaseMark::Neutral | BaseMark::Parks) => base,
+            (_, BaseMark::Serves) => Base::Serves,
+            (Base::Goroutine | Base::GoLibrary, BaseMark::Library) => Base::GoLibrary,
+            (_, BaseMark::Library) => Base::GoInLibrary,
+            (Base::Goroutine, Closure) => Base::GoClosure,
+            (Base::Goroutine | Base::GoClosure, Any | Run | Loop | Main | BaseMark::Takes)
+            | (Base::Goroutine | Base::GoClosure | Base::GoOwn, BaseMark::Sleeps)
+            | (Base::GoOwn, Loop | Run | BaseMark::Takes) => Base::GoOwn,
+            _ => Base::Job,
+        })
+    }
+
     /// Returns whether a thread in this state waits for work.
     pub(super) fn is_idle(self, state: State) -> bool {
         match state {
@@ -152,10 +188,15 @@ impl Base {
                     | Base::Takes
                     | Base::Serves
                     | Base::InLibrary
+                    | Base::Goroutine
+                    | Base::GoLibrary
+                    | Base::GoClosure
+                    | Base::GoOwn
+                    | Base::GoInLibrary
             ),
             // By any other name it may read the answer of another server. A listed server's thread
             // reads its own pipe there, or waits for completions that others asked for.
-            State::Io => matches!(self, Base::Serves | Base::Server(_)),
+            State::Io => matches!(self, Base::Serves | Base::Server(_) | Base::GoLibrary),
             State::Sleep => {
                 !matches!(self, Base::Unknown | Base::Start | Base::Helper(_) | Base::Job)
             }

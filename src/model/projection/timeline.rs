@@ -44,7 +44,7 @@ impl Members {
     /// Returns the thread's name, with its number where another thread has the same one.
     fn name_of(&self, thread: ThreadKey, name: &Arc<str>) -> Arc<str> {
         match self.threads.iter().filter(|(_, other)| other == name).nth(1) {
-            Some(_) => format!("{name} {}", thread.tid).into(),
+            Some(_) => format!("{name} {}", thread.shown_id()).into(),
             None => name.clone(),
         }
     }

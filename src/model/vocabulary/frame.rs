@@ -275,6 +275,10 @@ impl Marker {
     }
 }
 
+/// A bit of the ids that stand for goroutines. No thread of the kernel has it (PID_MAX_LIMIT is
+/// 2^22). The other bits are the lowest ones of its number.
+const GOROUTINE: u32 = 1 << 31;
+
 /// A thread across reuse of ids. `pid` and `tid` are as sampletop's own pid namespace numbers them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ThreadKey {
@@ -292,6 +296,22 @@ impl ThreadKey {
 
     pub fn is_unknown(&self) -> bool {
         *self == ThreadKey::unknown(self.pid)
+    }
+
+    /// Returns the key of a goroutine, by its number in the program. `found`: a number that the
+    /// process has given no other goroutine.
+    pub fn goroutine(pid: u32, id: u64, found: u64) -> ThreadKey {
+        ThreadKey { pid, tid: GOROUTINE | id as u32, start: found }
+    }
+
+    /// Returns the id that users know: of a goroutine its number.
+    pub fn shown_id(&self) -> u32 {
+        self.tid & !GOROUTINE
+    }
+
+    /// Whether it is a goroutine and no thread of the kernel.
+    pub fn is_goroutine(&self) -> bool {
+        self.tid & GOROUTINE != 0
     }
 }
 

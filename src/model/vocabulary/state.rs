@@ -82,6 +82,9 @@ impl RawState {
         use State::{Io, Lock, Poll, Sleep, Wait};
         // The kernel reads an `int` or `unsigned int` argument from the register's lower half.
         let low = |n: usize| call.args[n] as u32;
+        if let Some(state) = call.parked_state() {
+            return RawState::Known(state);
+        }
         RawState::Known(match call.number {
             // read write open close stat fstat lstat; lseek
             0..=6 | 8 => Io,

@@ -39,6 +39,8 @@ const NUMBERS: [usize; 2] = [152, 160];
 /// they are asked for), and the start of its function. They lie together, but not always in the
 /// same place.
 const CREATED_WORDS: usize = 3;
+/// Of these, the start of its function.
+const START_WORD: usize = 2;
 
 /// Bits of the status (runtime/runtime2.go).
 const SCANNED: u32 = 0x1000;
@@ -80,12 +82,34 @@ pub struct Goroutine {
     pub stack_end: u64,
     /// When a garbage collection found it waiting, CLOCK_MONOTONIC, ns; 0: none did.
     pub since: u64,
-    /// Address behind the statement that created it; 0: unknown.
+    /// Address behind the statement that created it, and of its first function; 0: unknown.
     pub created: u64,
+    pub start: u64,
+}
+
+/// Where the list is: the address of its slice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place(u64);
+
+impl Place {
+    /// Returns the addresses of the structures, of all goroutines that there ever were.
+    pub fn pointers(self, memory: &impl ReadMemory) -> Option<Vec<u64>> {
+        // The address of the pointers, their number, and how many there is room for.
+        let mut slice = [0; 24];
+        memory.read_exact(self.0, &mut slice)?;
+        let [first, length, room] = [0, 8, 16].map(|at| u64_at(&slice, at).unwrap_or_default());
+        if first == 0 || first % 8 != 0 || !(1..=room.min(LISTED_MAX)).contains(&length) {
+            return None;
+        }
+        let mut pointers = vec![0; 8 * (length as usize).min(READ_MAX)];
+        memory.read_exact(first, &mut pointers)?;
+        Some(pointers.chunks_exact(8).filter_map(|word| u64_at(word, 0)).collect())
+    }
 }
 
 /// The list of goroutines.
 pub struct GoroutineList {
+    pub place: Place,
     /// Addresses of the structures, of all goroutines that there ever were.
     pub all: Vec<u64>,
     pub layout: Layout,
@@ -99,20 +123,12 @@ impl GoroutineList {
         found.next()
     }
 
-    /// Reads the list whose slice is at an address: the address of the pointers, their number, and
-    /// how many there is room for.
+    /// Reads the list whose slice is at an address.
     fn at<M: ReadMemory>(program: &Program<M>, at: u64) -> Option<GoroutineList> {
-        let mut slice = [0; 24];
-        program.memory.read_exact(at, &mut slice)?;
-        let [first, length, room] = [0, 8, 16].map(|at| u64_at(&slice, at).unwrap_or_default());
-        if first == 0 || first % 8 != 0 || !(1..=room.min(LISTED_MAX)).contains(&length) {
-            return None;
-        }
-        let mut pointers = vec![0; 8 * (length as usize).min(READ_MAX)];
-        program.memory.read_exact(first, &mut pointers)?;
-        let all: Vec<u64> = pointers.chunks_exact(8).filter_map(|word| u64_at(word, 0)).collect();
+        let place = Place(at);
+        let all = place.pointers(&program.memory)?;
         let layout = layout(program, &all)?;
-        Some(GoroutineList { all, layout })
+        Some(GoroutineList { place, all, layout })
     }
 }
 
@@ -188,6 +204,7 @@ impl Layout {
             stack_end: word(STACK_END)?,
             since: word(self.number + SINCE_BEHIND)?,
             created: self.created.and_then(word).unwrap_or(0),
+            start: self.created.and_then(|at| word(at + 8 * START_WORD)).unwrap_or(0),
         })
     }
 }

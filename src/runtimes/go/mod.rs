@@ -3,6 +3,7 @@
 //! ```text
 //! program         its functions, its variables, whose code is whose
 //! goroutine_list  all goroutines, and what each does
+//! parked          those that wait, read again and again
 //! walk            the stack of one
 //! ```
 //!
@@ -11,6 +12,7 @@
 //! stack are the same when they are read a second time.
 
 mod goroutine_list;
+pub mod parked;
 mod program;
 #[cfg(test)]
 mod tests;
@@ -22,7 +24,7 @@ use crate::clock::monotonic;
 use crate::model::facts::goroutines::{Goroutine, Goroutines};
 use crate::process::maps::Maps;
 use crate::process::memory::{Memory, ReadMemory};
-use goroutine_list::{GOROUTINE, GoroutineList, Status, read_reasons};
+use goroutine_list::{GOROUTINE, GoroutineList, Layout, Status, read_reasons};
 use program::Program;
 use walk::{Copied, Frames, walk};
 
@@ -51,7 +53,7 @@ fn goroutines<M: ReadMemory>(program: &Program<M>) -> Option<Goroutines> {
     let mut out = Goroutines::default();
     let mut waiting: Vec<(u64, Read)> = Vec::new();
     for at in list.all.chunks(1024) {
-        for (at, one) in at.iter().zip(read(program, &list, at)) {
+        for (at, one) in at.iter().zip(read(&program.memory, &list.layout, at)) {
             match one {
                 None => continue,
                 Some(Read { status: Status::Ended, .. }) => continue,
@@ -78,20 +80,16 @@ fn goroutines<M: ReadMemory>(program: &Program<M>) -> Option<Goroutines> {
 }
 
 /// Reads the structures of goroutines; `None` for one that is unreadable or unknown.
-fn read<M: ReadMemory>(
-    program: &Program<M>,
-    list: &GoroutineList,
-    at: &[u64],
-) -> Vec<Option<Read>> {
+fn read(memory: &impl ReadMemory, layout: &Layout, at: &[u64]) -> Vec<Option<Read>> {
     let pieces: Vec<(u64, usize)> = at.iter().map(|at| (*at, GOROUTINE)).collect();
     let mut bytes = vec![0; GOROUTINE * at.len()];
-    match program.memory.read_pieces(&pieces, &mut bytes) {
-        Some(()) => bytes.chunks_exact(GOROUTINE).map(|one| list.layout.parse(one)).collect(),
+    match memory.read_pieces(&pieces, &mut bytes) {
+        Some(()) => bytes.chunks_exact(GOROUTINE).map(|one| layout.parse(one)).collect(),
         None => {
             let one = |at: &u64| {
                 let mut bytes = vec![0; GOROUTINE];
-                program.memory.read_exact(*at, &mut bytes)?;
-                list.layout.parse(&bytes)
+                memory.read_exact(*at, &mut bytes)?;
+                layout.parse(&bytes)
             };
             at.iter().map(one).collect()
         }
@@ -114,14 +112,15 @@ fn read_stacks<M: ReadMemory>(
 ) {
     let mut named =
         |one: &Read, stack: Option<Vec<u8>>| whole(program, one, &stack?, reasons, frames);
-    let stacks = unchanged_stacks(program, list, portion);
+    let (memory, layout) = (&program.memory, &list.layout);
+    let stacks = unchanged_stacks(memory, layout, portion);
     for ((at, one), stack) in portion.iter().zip(stacks) {
         let (mut found, mut is_gone) = (named(one, stack), false);
         for _ in 0..ATTEMPTS {
             if found.is_some() || is_gone {
                 break;
             }
-            match read(program, list, &[*at]).pop().flatten() {
+            match read(memory, layout, &[*at]).pop().flatten() {
                 Some(Read { status: Status::OnThread, .. }) => {
                     out.on_threads += 1;
                     is_gone = true;
@@ -131,7 +130,7 @@ fn read_stacks<M: ReadMemory>(
                     is_gone = true;
                 }
                 Some(now) => {
-                    let stack = unchanged_stacks(program, list, &[(*at, now)]).pop().flatten();
+                    let stack = unchanged_stacks(memory, layout, &[(*at, now)]).pop().flatten();
                     found = named(&now, stack);
                 }
                 None => {}
@@ -148,18 +147,18 @@ fn read_stacks<M: ReadMemory>(
 
 /// Copies the stacks of goroutines; `None` for one that is unreadable, or changed meanwhile, or
 /// whose structure is not what it was.
-fn unchanged_stacks<M: ReadMemory>(
-    program: &Program<M>,
-    list: &GoroutineList,
+fn unchanged_stacks(
+    memory: &impl ReadMemory,
+    layout: &Layout,
     portion: &[(u64, Read)],
 ) -> Vec<Option<Vec<u8>>> {
     let pieces: Vec<(u64, usize)> = portion.iter().map(|(_, one)| (one.sp, size(one))).collect();
     let copy = || {
         let mut bytes = vec![0; pieces.iter().map(|(_, length)| length).sum()];
-        program.memory.read_pieces(&pieces, &mut bytes).map(|()| bytes)
+        memory.read_pieces(&pieces, &mut bytes).map(|()| bytes)
     };
     let places: Vec<u64> = portion.iter().map(|(at, _)| *at).collect();
-    let (before, between, after) = (copy(), read(program, list, &places), copy());
+    let (before, between, after) = (copy(), read(memory, layout, &places), copy());
     let mut from = 0;
     let mut of_one = |((_, one), again): (&(u64, Read), Option<Read>)| {
         let range = from..from + size(one);

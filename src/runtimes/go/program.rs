@@ -37,6 +37,8 @@ pub struct Program<M> {
     header: Header,
     /// Address of the first function.
     text: u64,
+    /// Address of the table.
+    at: u64,
     /// The table.
     bytes: Vec<u8>,
     /// Address from which offsets of inlined functions count.
@@ -91,6 +93,7 @@ impl<M: ReadMemory> Program<M> {
             module: module.unwrap_or_default().into(),
             header: found.header,
             text: found.text,
+            at: found.at,
             trees,
             code_end,
             modules,
@@ -100,6 +103,12 @@ impl<M: ReadMemory> Program<M> {
             bytes,
             memory,
         })
+    }
+
+    /// Returns the header of its table, the address of the first function and that of the table;
+    /// and its memory.
+    pub fn into_table(self) -> ((Header, u64, u64), M) {
+        ((self.header, self.text, self.at), self.memory)
     }
 
     fn table(&self) -> Option<Table<&[u8]>> {
@@ -277,6 +286,7 @@ pub mod tests {
             module: "shop".into(),
             header,
             text: header.text,
+            at: 0,
             bytes: table,
             trees: None,
             code_end: header.text + 0x60,

@@ -87,7 +87,7 @@ impl Thread {
     /// was observed then.
     pub(super) fn book_span(&mut self, at: Ns, buckets: &mut Buckets) {
         let (key, wait) = match self.doing {
-            Doing::Waits(wait) => (self.wait_fact(&wait), Some(wait.from)),
+            Doing::Waits(wait) => (self.wait_fact(&wait), wait.unbroken()),
             Doing::Ran { stack, .. } => (self.fact(stack, RUN), None),
             Doing::Unknown => return,
         };
@@ -138,7 +138,7 @@ impl Thread {
         buckets: &mut Buckets,
     ) {
         let (key, wait) = match self.doing {
-            Doing::Waits(wait) if !self.running => (self.wait_fact(&wait), Some(wait.from)),
+            Doing::Waits(wait) if !self.running => (self.wait_fact(&wait), wait.unbroken()),
             Doing::Waits(wait) if !self.moved => (self.fact(wait.stack, READY), None),
             Doing::Ran { stack, .. } if !self.running => (self.fact(stack, RUN), None),
             _ if self.not_run_yet() => (self.fact(rules.markers.not_run_yet, READY), None),

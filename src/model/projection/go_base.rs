@@ -1,0 +1,74 @@
+//! Marks frames of Go for [`super::thread_base`]: by whose code it is, and by names that programs
+//! use for functions which serve or start others. A goroutine that waits at its own base waits for
+//! work: in libraries only, or directly in the function that it was started with.
+
+use super::base_marks::{BaseMark, mark_of_own};
+use crate::model::facts::tables::Location;
+use crate::model::vocabulary::go_functions::{is_go, is_wrapper, package};
+use crate::model::vocabulary::role::Role;
+
+/// Functions of libraries that wait for a client, for its request, or for a signal.
+const SERVES: &[&str] = &[
+    "internal/poll.(*FD).Accept",
+    "net/http.(*conn).readRequest",
+    "net/http.(*connReader).backgroundRead",
+    "net/http.(*http2serverConn).serve",
+    "net/http.(*http2serverConn).readFrames",
+    "golang.org/x/net/http2.(*serverConn).serve",
+    "golang.org/x/net/http2.(*serverConn).readFrames",
+    "google.golang.org/grpc/internal/transport.(*http2Server).HandleStreams",
+    "google.golang.org/grpc/internal/transport.(*loopyWriter).run",
+    "os/signal.loop",
+];
+
+/// Functions of libraries that handle a request.
+const HANDLES: &[&str] = &[
+    "net/http.serverHandler.ServeHTTP",
+    "net/http.(*http2serverConn).runHandler",
+    "golang.org/x/net/http2.(*serverConn).runHandler",
+    "google.golang.org/grpc.(*Server).handleStream",
+    "net/rpc.(*service).call",
+];
+
+/// Beginnings of names of functions whose closures are goroutines that live long.
+const STARTERS: &[&str] =
+    &["main", "init", "new", "start", "run", "serve", "listen", "open", "setup", "launch", "loop"];
+
+/// Returns the mark of a function of Go; `None` for any other.
+pub(super) fn mark(location: &Location, role: Role) -> Option<BaseMark> {
+    let (name, file) = (&*location.function, location.file.as_deref());
+    if !is_go(name, file) {
+        return None;
+    }
+    Some(match name {
+        "runtime.goexit" | "runtime.goexit.abi0" => BaseMark::StartsGoroutine,
+        _ if package(name) == "runtime" || is_wrapper(name, file) => BaseMark::Neutral,
+        _ if SERVES.contains(&name) => BaseMark::Serves,
+        _ if HANDLES.contains(&name) => BaseMark::Job,
+        _ => match role {
+            Role::App => own(name),
+            Role::Library => BaseMark::Library,
+            Role::Runtime | Role::Wait | Role::Kernel => BaseMark::Neutral,
+            Role::Marker => BaseMark::Job,
+        },
+    })
+}
+
+/// Returns the mark of a function of the user.
+fn own(name: &str) -> BaseMark {
+    let inside = &name[package(name).len()..];
+    let parts: Vec<&str> = inside.split('.').filter(|part| !part.is_empty()).collect();
+    let is_closure = |part: &str| {
+        let number = part.strip_prefix("func").unwrap_or(part);
+        number.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let own = parts.iter().rev().find(|part| !is_closure(part)).copied().unwrap_or("");
+    if parts.last().is_some_and(|last| is_closure(last)) {
+        let own = own.to_ascii_lowercase();
+        return match STARTERS.iter().any(|start| own.starts_with(start)) {
+            true => BaseMark::Closure,
+            false => BaseMark::Any,
+        };
+    }
+    mark_of_own(own)
+}

@@ -1,0 +1,247 @@
+//! Goroutines that wait, again and again: a reader of a program that keeps what it has found, and
+//! reads a few at a time.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::model::vocabulary::frame::{Ns, RawName};
+use crate::model::vocabulary::go_functions::{is_wrapper, shown};
+use crate::model::vocabulary::state::State;
+use crate::model::vocabulary::text::{NAME_CAP, clean_bytes};
+use crate::pclntab::{Header, Table};
+use crate::process::maps::Maps;
+use crate::process::memory::{Memory, ReadMemory};
+use crate::runtimes::frame_and_thread_names::Names;
+use crate::runtimes::go::goroutine_list::{GoroutineList, Layout, Place, Status, read_reasons};
+use crate::runtimes::go::program::Program;
+use crate::runtimes::go::{Read, read, size, unchanged_stacks};
+use crate::unwinder::framehop::InMemory;
+
+/// Maximum goroutines that are read in one round. Of more, some are chosen, always the same ones.
+const ROUND_MAX: usize = 4_000;
+/// Goroutines in one batch.
+const BATCH: usize = 64;
+/// Maximum names of start functions that are remembered.
+const STARTS_MAX: usize = 10_000;
+
+/// A goroutine that waits, as it was read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Parked {
+    /// Its number in the program.
+    pub id: u64,
+    /// Where it goes on: its instruction, behind a call, and its stack pointer.
+    pub pc: u64,
+    pub sp: u64,
+    /// Its stack, from `sp` to its end.
+    pub stack: Vec<u8>,
+    pub state: State,
+    /// A time since which it has waited without a break; `None`: unknown.
+    pub since: Option<Ns>,
+    /// The function that it was started with.
+    pub name: RawName,
+}
+
+/// What a place in the list of goroutines holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Slot {
+    Parked(Parked),
+    /// A goroutine that does not wait, that has ended, or that could not be read.
+    Other,
+}
+
+/// Some goroutines, by the addresses of their structures.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Batch {
+    pub slots: Vec<(u64, Slot)>,
+    /// It is the last one of a round.
+    pub is_last: bool,
+}
+
+/// Reads the goroutines of one program that wait.
+pub struct Reader<M> {
+    memory: M,
+    names: Names,
+    /// Address of the list.
+    list: Place,
+    layout: Layout,
+    reasons: Vec<Arc<str>>,
+    /// The table of functions: its header, the address of the first function, its own address.
+    table: (Header, u64, u64),
+    starts: FxHashMap<u64, Option<RawName>>,
+    /// Those of this round that have not been read yet, the next one last.
+    left: Vec<u64>,
+}
+
+impl Reader<Memory> {
+    /// Finds the goroutines of a process. `None`: it is no Go program, or cannot be read.
+    pub fn of(pid: u32, names: Names) -> Option<Reader<Memory>> {
+        let maps = Maps::read(pid).ok()?;
+        Reader::new(Program::find(Memory::new(pid), &maps, pid)?, names)
+    }
+}
+
+impl<M: ReadMemory> Reader<M> {
+    pub fn new(program: Program<M>, names: Names) -> Option<Reader<M>> {
+        let GoroutineList { place, layout, .. } = GoroutineList::read(&program)?;
+        let reasons = read_reasons(&program);
+        let (table, memory) = program.into_table();
+        Some(Reader {
+            memory,
+            names,
+            list: place,
+            layout,
+            reasons,
+            table,
+            starts: FxHashMap::default(),
+            left: Vec::new(),
+        })
+    }
+
+    /// Reads the next goroutines of a round, or the first ones of a new round.
+    pub fn next_batch(&mut self) -> Batch {
+        if self.left.is_empty() {
+            self.left = chosen(self.list.pointers(&self.memory).unwrap_or_default());
+            self.left.reverse();
+        }
+        let rest = self.left.len().saturating_sub(BATCH);
+        let mut places = self.left.split_off(rest);
+        places.reverse();
+        let found = read(&self.memory, &self.layout, &places);
+        let waits = |(at, one): (&u64, Option<Read>)| {
+            Some((*at, one.filter(|one| matches!(one.status, Status::Waiting(_)))?))
+        };
+        let waiting: Vec<(u64, Read)> = places.iter().zip(found).filter_map(waits).collect();
+        let stacks = unchanged_stacks(&self.memory, &self.layout, &waiting);
+        let mut parked = FxHashMap::default();
+        for ((at, one), stack) in waiting.iter().zip(stacks) {
+            // A stack that is not read to its end would not be whole.
+            let is_whole = one.stack_end.checked_sub(one.sp) == Some(size(one) as u64);
+            if let (Some(stack), true) = (stack, is_whole)
+                && let Some(found) = self.parked(one, stack)
+            {
+                parked.insert(*at, found);
+            }
+        }
+        let slot = |at: u64| (at, parked.remove(&at).map_or(Slot::Other, Slot::Parked));
+        Batch { slots: places.into_iter().map(slot).collect(), is_last: self.left.is_empty() }
+    }
+
+    /// Returns a goroutine with what it waits for; `None`: the runtime started it for itself.
+    fn parked(&mut self, one: &Read, stack: Vec<u8>) -> Option<Parked> {
+        let Status::Waiting(reason) = one.status else { return None };
+        let name = self.start_name(one.start)?;
+        let reason = self.reasons.get(usize::from(reason)).map_or("", |reason| &**reason);
+        let since = Some(one.since).filter(|since| *since > 0);
+        let Read { number: id, pc, sp, .. } = *one;
+        Some(Parked { id, pc, sp, stack, state: state_of(reason), since, name })
+    }
+
+    /// Returns the name of a goroutine's first function; `None`: it is one of the runtime's own.
+    fn start_name(&mut self, start: u64) -> Option<RawName> {
+        if self.starts.len() >= STARTS_MAX {
+            self.starts.clear();
+        }
+        let (header, text, at) = self.table;
+        let (memory, names) = (&self.memory, &self.names);
+        *self.starts.entry(start).or_insert_with(|| {
+            let table = Table::new(header, text, InMemory { memory, at });
+            let name = table.and_then(|table| name_of_start(memory, &table, start));
+            match name.as_deref() {
+                Some("runtime.main") => names.thread_name("main.main"),
+                Some(name) if name.starts_with("runtime.") => None,
+                Some(name) => names.thread_name(name),
+                None => names.thread_name("goroutine"),
+            }
+        })
+    }
+}
+
+/// Returns the name of the function at `start`, or of the one that it calls if the compiler made it
+/// for that.
+fn name_of_start<M: ReadMemory>(
+    memory: &M,
+    table: &Table<InMemory<'_, M>>,
+    start: u64,
+) -> Option<String> {
+    /// Maximum bytes of a wrapper.
+    const WRAPPER_MAX: u64 = 512;
+    /// A call, by the distance from its end.
+    const CALL: u8 = 0xe8;
+    const DISTANCE: usize = 4;
+    let named = |start: u64| {
+        let function = table.function(start).filter(|function| function.start == start)?;
+        Some((shown(&clean_bytes(&table.name(&function)?, NAME_CAP)), function.end))
+    };
+    let (name, end) = named(start)?;
+    if !is_wrapper(&name, None) {
+        return Some(name);
+    }
+    let mut code = vec![0; end.saturating_sub(start).min(WRAPPER_MAX) as usize];
+    let count = memory.read(start, &mut code);
+    let calls = code[..count].windows(1 + DISTANCE).enumerate();
+    let called = |(at, bytes): (usize, &[u8])| {
+        let distance = i32::from_le_bytes(bytes.get(1..)?.try_into().ok()?);
+        let next = start.wrapping_add((at + bytes.len()) as u64);
+        (bytes[0] == CALL).then(|| next.wrapping_add_signed(distance.into()))
+    };
+    let of_program = |name: &String| !name.starts_with("runtime.");
+    let callee = calls.filter_map(called).filter_map(|at| Some(named(at)?.0)).find(of_program);
+    // It may be inlined.
+    let of_statement = || name.rsplit_once('.').map_or(name.clone(), |(outer, _)| outer.to_owned());
+    Some(callee.unwrap_or_else(of_statement))
+}
+
+/// Returns the goroutines that are read: at most [`ROUND_MAX`], the same ones in each round.
+fn chosen(all: Vec<u64>) -> Vec<u64> {
+    /// Spreads addresses (Knuth's multiplicative hash).
+    const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let parts = all.len().div_ceil(ROUND_MAX).max(1) as u64;
+    let is_chosen = |at: &u64| (at.wrapping_mul(SPREAD) >> 32) % parts == 0;
+    all.into_iter().filter(is_chosen).take(ROUND_MAX).collect()
+}
+
+/// Returns the state of a goroutine that waits, by the words of Go's runtime (`waitReason` in
+/// runtime/runtime2.go, Go 1.18 to 1.27).
+fn state_of(reason: &str) -> State {
+    match reason {
+        "sync.Mutex.Lock" | "sync.RWMutex.RLock" | "sync.RWMutex.Lock" => State::Lock,
+        "IO wait" => State::Io,
+        "sleep" => State::Sleep,
+        _ => State::Wait,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_goroutines_some_are_chosen_and_always_the_same() {
+        let all = |count: u64| (0..count).map(|n| 0xc000_0000 + 448 * n).collect::<Vec<u64>>();
+        assert_eq!(chosen(all(ROUND_MAX as u64)), all(ROUND_MAX as u64));
+        for count in [ROUND_MAX as u64 + 1, 10_000, 100_000] {
+            let some = chosen(all(count));
+            let parts = (count as usize).div_ceil(ROUND_MAX);
+            let expected = count as usize / parts;
+            // Six standard deviations of a choice by chance.
+            let error = 6 * (expected as f64).sqrt() as usize;
+            assert!(some.len().abs_diff(expected) <= error, "{count}: {}", some.len());
+            assert_eq!(some, chosen(all(count)));
+            let more = chosen(all(count + 1));
+            assert!(parts != (count as usize + 1).div_ceil(ROUND_MAX) || more.starts_with(&some));
+        }
+        assert!(chosen(Vec::new()).is_empty());
+    }
+
+    #[test]
+    fn words_of_the_runtime_are_states() {
+        let reasons = ["sync.Mutex.Lock", "sync.RWMutex.RLock", "sync.RWMutex.Lock", "IO wait"];
+        let states = [State::Lock, State::Lock, State::Lock, State::Io];
+        assert_eq!(reasons.map(state_of), states);
+        assert_eq!(
+            ["sleep", "chan receive", ""].map(state_of),
+            [State::Sleep, State::Wait, State::Wait]
+        );
+    }
+}
