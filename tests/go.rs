@@ -18,13 +18,17 @@ use sampletop::symbols::{Spot, disassemble_image, name_image};
 const OUTERMOST: [&str; 5] =
     ["runtime.goexit", "runtime.mstart", "runtime.mcall", "runtime.morestack", "runtime.rt0_go"];
 
+/// The program `go` that is tested.
+fn tested_go() -> String {
+    std::env::var("SAMPLETOP_TEST_GO").unwrap_or("go".into())
+}
+
 /// Builds go_stacks.go, with C or without.
 fn build(variant: &str, cgo: bool, flags: &[&str]) -> PathBuf {
     let targets = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets");
     let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("go_stacks-{variant}-{}", std::process::id()));
-    let go = std::env::var("SAMPLETOP_TEST_GO").unwrap_or("go".into());
-    let mut command = Command::new(go);
+    let mut command = Command::new(tested_go());
     command.env("CGO_ENABLED", if cgo { "1" } else { "0" }).current_dir(targets);
     command.args(["build", "-o"]).arg(&out).args(flags).arg("go_stacks.go");
     command.arg(if cgo { "go_stacks_cgo.go" } else { "go_stacks_plain.go" });
@@ -178,8 +182,8 @@ fn blocked_goroutines_and_c_stripped_and_moved_about() {
     check_blocked("cgo-pie-stripped", true, &["-buildmode=pie", "-ldflags=-s -w"]);
 }
 
-/// Stacks of running threads, outermost first.
-fn running_stacks(pid: u32) -> Vec<Vec<String>> {
+/// Stacks of running threads, outermost first, each with its group.
+fn running_stacks(pid: u32) -> Vec<(String, Vec<String>)> {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("stacks.folded");
     let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
@@ -189,10 +193,13 @@ fn running_stacks(pid: u32) -> Vec<Vec<String>> {
     let output = command.output().expect("our program");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = std::fs::read_to_string(out).expect("it is written");
-    let frames = |line: &str| {
-        line.rsplit_once(' ').expect("a weight").0.split(';').skip(1).map(String::from).collect()
+    // What the compiler makes for a `go` statement has had its name since Go 1.21.
+    let name = |name: &str| name.replace("main.main.func2", "main.main.gowrap1");
+    let stack = |line: &str| {
+        let mut names = line.rsplit_once(' ').expect("a weight").0.split(';').map(name);
+        (names.next().expect("a group"), names.collect())
     };
-    text.lines().map(frames).collect()
+    text.lines().map(stack).collect()
 }
 
 #[test]
@@ -206,10 +213,14 @@ fn running_goroutines() {
     let go = chain(&["main.outer", "main.spin"]);
     let c =
         chain(&["main.special", "main._Cfunc_spin_in_c", "runtime.cgocall", "runtime.asmcgocall"]);
+    let version = Command::new(tested_go()).arg("version").output().expect("go is needed");
+    let marks_wrappers = !String::from_utf8_lossy(&version.stdout).contains("go1.18.");
+    let start = if marks_wrappers { "main.main.func1" } else { "main.main.gowrap1" };
     let mut seen = (false, false);
-    for stack in stacks {
+    for (group, stack) in stacks {
         if stack.iter().any(|name| name == "main.spin" || name == "main.leaf") {
             assert!(stack.iter().map(String::as_str).zip(&go).all(|(a, b)| a == *b), "{stack:#?}");
+            assert_eq!(group, start);
             seen.0 = true;
         }
         if let Some(at) = stack.iter().position(|name| name == "spin_in_c") {
@@ -219,6 +230,7 @@ fn running_goroutines() {
                 marked || stack[..at].iter().map(String::as_str).zip(&c).all(|(a, b)| a == *b),
                 "{stack:#?}"
             );
+            assert_eq!(group, if marked { "(unknown goroutine)" } else { start });
             seen.1 = true;
         }
         assert!(!stack.iter().any(|name| name.starts_with("[no unwind info")), "{stack:#?}");
@@ -363,8 +375,7 @@ fn check_parked(variant: &str, flags: &[&str]) {
     let targets = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets");
     let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("go_parked-{variant}-{}", std::process::id()));
-    let go = std::env::var("SAMPLETOP_TEST_GO").unwrap_or("go".into());
-    let mut command = Command::new(go);
+    let mut command = Command::new(tested_go());
     let cgo = if variant.contains("cgo") { "1" } else { "0" };
     command.env("CGO_ENABLED", cgo).current_dir(targets);
     let output = command.args(["build", "-o"]).arg(&out).args(flags).arg("go_parked.go").output();

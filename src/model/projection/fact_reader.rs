@@ -210,7 +210,7 @@ struct Who {
     kind: ThreadKind,
     /// It collects garbage.
     collects: bool,
-    /// Its group, where that depends on nothing else.
+    /// Its group, where that depends on neither state nor stack.
     group: Option<u32>,
 }
 
@@ -451,7 +451,9 @@ impl<'a> Reader<'a> {
             trend.count(state, weights);
         }
         let Who { thread, kind, collects, group } = self.who(key);
-        let group = group.unwrap_or_else(|| self.group(key, state, path.group));
+        let group = group
+            .filter(|_| !Groups::is_by_stack(self.settings, path))
+            .unwrap_or_else(|| self.group(key, state, path));
         if collects {
             self.collectors_cpu_ns += weights.cpu_ns;
         }
@@ -518,10 +520,9 @@ impl<'a> Reader<'a> {
                 let tables = &self.snapshot.tables;
                 let kind = tables.kind(key.name);
                 let collects = kind == ThreadKind::Internal && is_collector(tables.name(key.name));
-                // The group of these depends on the fact's state and stack.
                 let of_fact =
                     matches!(self.settings.grouping, Grouping::Blocker | Grouping::Frame(_));
-                let group = (!of_fact).then(|| self.group(key, State::Run, None));
+                let group = (!of_fact).then(|| self.group(key, State::Run, &Path::default()));
                 self.who.push(Who { thread, kind, collects, group });
                 let at = self.who.len() as u32 - 1;
                 self.by_who.insert(meant, at);
@@ -532,9 +533,9 @@ impl<'a> Reader<'a> {
         self.who[at as usize]
     }
 
-    fn group(&mut self, key: &FactKey, state: State, frame: Option<u32>) -> u32 {
+    fn group(&mut self, key: &FactKey, state: State, path: &Path) -> u32 {
         let Reader { snapshot, settings, rows, .. } = *self;
-        self.groups.of(snapshot, settings, rows, key, state, frame)
+        self.groups.of(snapshot, settings, rows, key, state, path)
     }
 
     fn thread(&mut self, key: ThreadKey) -> u32 {

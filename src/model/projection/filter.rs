@@ -7,6 +7,7 @@ use super::allocation::is_allocation;
 use super::base_marks;
 use super::exceptions::is_for_exception;
 use super::exit::Exits;
+use super::goroutine_start::{GoroutineStart, StartMark};
 use super::idle::Wait;
 use super::idle_marks::{self, Mark};
 use super::kernel_entry::KernelEntry;
@@ -50,6 +51,7 @@ pub(super) struct Verdict {
     runs_loop: bool,
     base: BaseMark,
     call: Call,
+    start: StartMark,
     /// The number of its library; [`NO_LIBRARY`] for the user's, runtimes' and standard functions.
     pub library: u32,
 }
@@ -103,6 +105,8 @@ pub(super) struct Path {
     wait: Wait,
     base: Base,
     call: WaitCall,
+    /// Where its goroutine was started, in a program of Go.
+    pub start: GoroutineStart,
     /// The first location, outermost first, that matches [`Grouping::Frame`].
     pub group: Option<u32>,
     /// The user's function allocates or frees memory.
@@ -223,6 +227,7 @@ impl Verdicts {
                 path.wait = path.wait.below(verdict.idle);
                 path.base = path.base.below(verdict.base);
                 path.call = path.call.below(verdict.call);
+                path.start = path.start.below(verdict.start, *location);
                 exit = exit.below(*location, verdict.role, verdict.library);
                 path.allocates |= self.allocates[*location as usize];
                 path.allocates &= verdict.role != Role::App;
@@ -277,7 +282,8 @@ impl Verdicts {
         };
         let native = Hidden::of(location, role, settings.filters.native);
         let gil = location.tier == Some(Tier::Gil);
-        Verdict { interesting, role, native, base, call, library, gil, ..by_function }
+        let start = StartMark::of(location, role);
+        Verdict { interesting, role, native, base, call, start, library, gil, ..by_function }
     }
 
     pub(super) fn of_location(&self, id: u32) -> Verdict {
@@ -318,6 +324,7 @@ fn judge_function(settings: &Settings, location: &Location, mark: Mark) -> Verdi
         runs_loop: runs_loop(location),
         base: BaseMark::default(),
         call: Call::default(),
+        start: StartMark::default(),
         library: NO_LIBRARY,
         stops: match location {
             stop if safepoint::is_marker(stop) => StopRole::ReplacesStop,

@@ -10,6 +10,7 @@
 //! busy_threads, peaks    busy threads in each bucket of history; which buckets stand out
 //! common_waits           where threads wait most
 //! group, units           groups of threads, roll-ups of functions; filter: hides stacks and frames
+//! goroutine_start        the function that a goroutine was started with
 //! group_parts            the groups of a range with their threads
 //! roles                  whose code a frame is
 //! idle_marks, idle       waiting for work, by lists of frames
@@ -58,6 +59,7 @@ mod fact_reader;
 mod filter;
 mod findings;
 mod function_time;
+mod goroutine_start;
 mod graph;
 mod group;
 mod group_parts;
@@ -133,7 +135,7 @@ pub use findings::{
 pub use function_time::{CodePlace, FunctionKey, FunctionTime, SourceLine, TimeAt};
 pub use graph::{CallGraph, Neighbour, NeighbourOf};
 pub(in crate::model) use group::OF_PROCESS;
-pub use group::{ALL, INTERNAL, NO_MATCH};
+pub use group::{ALL, GO_RUNTIME, INTERNAL, NO_MATCH, UNKNOWN_GOROUTINE};
 pub use holder_words::{held_by, holder_words};
 pub use holders::{HolderNow, WaitChain};
 pub(in crate::model) use idle_marks::{Mark, mark};

@@ -149,6 +149,18 @@ fn only_groups_of_thread_names_are_named() {
 }
 
 #[test]
+fn groups_of_goroutines_have_no_threads_of_their_own() {
+    let mut world = World::new();
+    for nth in 0..3 {
+        let stack = "#runtime.goexit;#main.serve;libc.so.6!recv";
+        waits(&mut world, &format!("shop-{nth}"), stack, State::Io, 100);
+    }
+    let snapshot = world.snapshot();
+    let sentence = &found_in(&mut world, &snapshot)[0].text;
+    assert!(sentence.starts_with("3 threads wait"), "{sentence}");
+}
+
+#[test]
 fn a_wait_in_one_place_needs_a_share_and_one_that_is_long() {
     for (ms, others, said) in [(50, 150, true), (49, 10, false), (50, 151, false)] {
         let mut world = World::new();

@@ -75,6 +75,19 @@ fn threads_are_counted_by_the_group_of_their_present_name() {
 }
 
 #[test]
+fn a_thread_counts_for_the_goroutine_that_it_executes() {
+    let mut world = World::new();
+    let thread = ThreadKey { pid: 1, tid: 7, start: 1 };
+    for stack in ["#runtime.goexit;#main.worker", "#runtime.goexit;#main.serve", "main"] {
+        world.fact_of(thread, "shop", stack, State::Run, 5);
+    }
+    let mut snapshot = world.snapshot();
+    snapshot.threads = [now(&world.facts[1].0)].into();
+    let shown = counts(&world.project_with(&mut Projector::default(), &snapshot, &chains()));
+    assert_eq!(shown, ["main.serve 1 run, 0 idle", "main.worker, 0 idle", "shop, 0 idle"]);
+}
+
+#[test]
 fn threads_that_filters_hide_are_not_counted() {
     let (mut world, threads) = shop();
     let mut snapshot = world.snapshot();
