@@ -36,9 +36,10 @@ impl StartMark {
             FrameKind::Marker if is_harmless(name) => StartMark::Nothing,
             FrameKind::Marker => StartMark::Missing,
             FrameKind::Kernel | FrameKind::Thread => StartMark::Nothing,
-            FrameKind::Native if package(name) == "runtime" => {
-                StartMark::OfRuntime(outermost(name))
-            }
+            FrameKind::Native if package(name) == "runtime" => match is_wrapper(name, file) {
+                true => StartMark::Wrapper,
+                false => StartMark::OfRuntime(outermost(name)),
+            },
             FrameKind::Native if is_go(name, file) => {
                 // Those of Go before 1.21 are known by the role alone.
                 match is_wrapper(name, file) || role == Role::Runtime {
@@ -71,8 +72,7 @@ pub(super) enum GoroutineStart {
     /// The goroutine that calls the program's finalizers, so far in this function of the runtime.
     Finalizers(u32),
     Function(u32),
-    /// The scheduler, the collector, or another goroutine that the runtime started for itself.
-    Runtime,
+    Runtime(RuntimePart),
     /// A stack of Go without its outer end.
     Unknown,
     /// No stack of Go.
@@ -83,33 +83,37 @@ impl GoroutineStart {
     /// Returns the conclusion with one more frame, further in.
     pub(super) fn below(self, mark: StartMark, location: u32) -> GoroutineStart {
         use GoroutineStart::{Begins, Cut, CutAtChange, Finalizers, Function, InC, Main, Outside};
-        use Outermost::{Changes, Collects, End, EntersMain, Finalizes, OfThread, Passes};
+        use GoroutineStart::{None, Runtime, Unknown};
+        use Outermost::{
+            Changes, Collects, CollectsOnThread, End, EntersMain, Finalizes, OfThread,
+        };
+        use RuntimePart::{Collector, Other, Scheduler};
         match (self, mark) {
             (_, StartMark::Nothing) => self,
             (Outside, StartMark::OfRuntime(End)) => Begins,
             (Outside, StartMark::Missing) => Cut,
             (Outside | InC, StartMark::Foreign) => InC,
             // Threads of a program with C are started by the C library.
-            (Outside | InC, StartMark::OfRuntime(OfThread)) => GoroutineStart::Runtime,
-            (Outside | InC, _) => GoroutineStart::None,
+            (Outside | InC, StartMark::OfRuntime(OfThread)) => Runtime(Scheduler),
+            (Outside | InC, _) => None,
             (Cut | CutAtChange, StartMark::Missing) => self,
             (Cut, StartMark::OfRuntime(Changes)) => CutAtChange,
-            // Only the goroutine of the collector changes the stack to call these.
-            (CutAtChange, StartMark::OfRuntime(Collects)) => GoroutineStart::Runtime,
-            (Cut, StartMark::Foreign) => GoroutineStart::None,
-            (Cut | CutAtChange, _) => GoroutineStart::Unknown,
-            (Begins, StartMark::Wrapper | StartMark::OfRuntime(Passes)) => Begins,
+            (CutAtChange, StartMark::OfRuntime(CollectsOnThread)) => Runtime(Collector),
+            (Cut, StartMark::Foreign) => None,
+            (Cut | CutAtChange, _) => Unknown,
+            (Begins, StartMark::Wrapper | StartMark::OfRuntime(Outermost::Passes)) => Begins,
             (Begins, StartMark::OfRuntime(EntersMain)) => Main(location),
             (Begins, StartMark::OfRuntime(Finalizes)) => Finalizers(location),
-            (Begins, StartMark::OfRuntime(_)) => GoroutineStart::Runtime,
+            (Begins, StartMark::OfRuntime(Collects)) => Runtime(Collector),
+            (Begins, StartMark::OfRuntime(_)) => Runtime(Other),
             (Begins, StartMark::Function { .. }) => Function(location),
-            (Begins, StartMark::Missing | StartMark::Foreign) => GoroutineStart::Unknown,
+            (Begins, StartMark::Missing | StartMark::Foreign) => Unknown,
             // Others begin with a function of the runtime: those that initialize packages.
             (Main(_), StartMark::Function { .. }) => Function(location),
             (Main(main), _) => Function(main),
             (Finalizers(caller), StartMark::Function { is_app: true }) => Function(caller),
             (Finalizers(_) | Function(_), _) => self,
-            (GoroutineStart::Runtime | GoroutineStart::Unknown | GoroutineStart::None, _) => self,
+            (Runtime(_) | Unknown | None, _) => self,
         }
     }
 
@@ -121,10 +125,32 @@ impl GoroutineStart {
             GoroutineStart::Main(location) | GoroutineStart::Function(location) => {
                 Some(GoGroup::StartedBy(location))
             }
-            GoroutineStart::Runtime | GoroutineStart::Finalizers(_) => Some(GoGroup::Runtime),
+            GoroutineStart::Runtime(part) => Some(GoGroup::Runtime(part)),
+            GoroutineStart::Finalizers(_) => Some(GoGroup::Runtime(RuntimePart::Other)),
             GoroutineStart::CutAtChange | GoroutineStart::Begins | GoroutineStart::Unknown => {
                 Some(GoGroup::Unknown)
             }
+        }
+    }
+}
+
+/// What Go's runtime does for itself.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum RuntimePart {
+    /// On the own stack of a thread: finds the next goroutine, or waits for one.
+    Scheduler,
+    Collector,
+    /// In other goroutines that it started.
+    Other,
+}
+
+impl RuntimePart {
+    /// Returns its row in the group of Go's runtime.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            RuntimePart::Scheduler => "scheduler",
+            RuntimePart::Collector => "garbage collector",
+            RuntimePart::Other => "other goroutines",
         }
     }
 }
@@ -135,7 +161,7 @@ pub(super) enum GoGroup {
     /// Goroutines that were started with this function, a location.
     StartedBy(u32),
     /// What Go's runtime does for itself.
-    Runtime,
+    Runtime(RuntimePart),
     /// Goroutines, or Go's runtime: the outer end of the stack is missing.
     Unknown,
 }
@@ -178,6 +204,9 @@ mod tests {
     fn a_goroutine_is_known_by_the_function_of_its_statement() {
         const CUT: &str = "[truncated: stack deeper than what was copied]";
         let started_by = |at| Some(GoGroup::StartedBy(at));
+        let [scheduler, collector, other] =
+            [RuntimePart::Scheduler, RuntimePart::Collector, RuntimePart::Other]
+                .map(|part| Some(GoGroup::Runtime(part)));
         for (stack, expected) in [
             (&["runtime.goexit", "main.work"][..], started_by(1)),
             (&["runtime.goexit.abi0", "lib:net/http.(*conn).serve", "main.get"], started_by(1)),
@@ -198,39 +227,35 @@ mod tests {
             (&["runtime.goexit", "runtime.main", "runtime.doInit1", "main.init.0"], started_by(1)),
             (&["runtime.goexit", "runtime.main"], started_by(1)),
             // What the runtime started for itself.
-            (&["runtime.goexit", "runtime.bgsweep"], Some(GoGroup::Runtime)),
+            (&["runtime.goexit", "runtime.bgsweep"], collector),
+            (&["runtime.goexit", "runtime.gcenable.func1", "runtime.bgsweep"], collector),
             (
                 &[
                     "runtime.goexit",
                     "runtime.gcBgMarkStartWorkers.gowrap1",
                     "runtime.gcBgMarkWorker",
                 ],
-                Some(GoGroup::Runtime),
+                collector,
             ),
-            (&["runtime.goexit", "runtime.runfinq", "lib:runtime.f"], Some(GoGroup::Runtime)),
-            (
-                &["runtime.goexit", "runtime.runfinq", "lib:os.(*file).close"],
-                Some(GoGroup::Runtime),
-            ),
+            (&["runtime.goexit", "runtime.timerproc"], other),
+            (&["runtime.goexit", "runtime.runfinq", "lib:runtime.f"], other),
+            (&["runtime.goexit", "runtime.runfinq", "lib:os.(*file).close"], other),
             (&["runtime.goexit", "runtime.runFinalizers", "main.closed"], started_by(1)),
             (&["lib:os/signal.loop"], None),
             (&["runtime.goexit", "lib:os/signal.loop"], started_by(1)),
             // The stack of a thread.
-            (&["runtime.mcall", "runtime.schedule"], Some(GoGroup::Runtime)),
-            (&["runtime.mstart", "runtime.mstart0"], Some(GoGroup::Runtime)),
-            (&["runtime.morestack", "runtime.newstack"], Some(GoGroup::Runtime)),
-            (&["c:clone3", "c:start_thread", "runtime.mstart.abi0"], Some(GoGroup::Runtime)),
-            (&["c:_start", "runtime.rt0_go.abi0", "runtime.schedinit"], Some(GoGroup::Runtime)),
+            (&["runtime.mcall", "runtime.schedule"], scheduler),
+            (&["runtime.mstart", "runtime.mstart0"], scheduler),
+            (&["runtime.morestack", "runtime.newstack"], scheduler),
+            (&["c:clone3", "c:start_thread", "runtime.mstart.abi0"], scheduler),
+            (&["c:_start", "runtime.rt0_go.abi0", "runtime.schedinit"], scheduler),
             // Without its outer end.
             (&[CUT, "main.work"], Some(GoGroup::Unknown)),
             (&[CUT, "runtime.systemstack"], Some(GoGroup::Unknown)),
             (&[CUT, "runtime.systemstack", "runtime.mallocgc.func1"], Some(GoGroup::Unknown)),
             (&[CUT, "runtime.systemstack", "runtime.gcAssistAlloc.func2"], Some(GoGroup::Unknown)),
-            (&[CUT, "runtime.systemstack", "runtime.gcBgMarkWorker.func2"], Some(GoGroup::Runtime)),
-            (
-                &[CUT, CUT, "runtime.systemstack.abi0", "runtime.gcBgMarkWorker.func1"],
-                Some(GoGroup::Runtime),
-            ),
+            (&[CUT, "runtime.systemstack", "runtime.gcBgMarkWorker.func2"], collector),
+            (&[CUT, CUT, "runtime.systemstack.abi0", "runtime.gcBgMarkWorker.func1"], collector),
             (&[CUT, "runtime.gcBgMarkWorker.func2"], Some(GoGroup::Unknown)),
             (
                 &["[... frames not copied]", "runtime.cgocallback", "main.called"],

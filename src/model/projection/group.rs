@@ -25,7 +25,8 @@ pub const ALL: &str = "(all)";
 /// The group of a runtime's own threads, under [`Grouping::Rules`]; within it they are shown by
 /// name. (So far HotSpot is the only runtime whose own threads are recognized.)
 pub const INTERNAL: &str = "[JVM]";
-/// The group of what Go's runtime does for itself, under [`Grouping::Rules`].
+/// The group of what Go's runtime does for itself, under [`Grouping::Rules`]; within it there are
+/// the scheduler, the collector and the rest.
 pub const GO_RUNTIME: &str = "[Go runtime]";
 /// The group of stacks of Go whose outer end is missing, under [`Grouping::Rules`].
 pub const UNKNOWN_GOROUTINE: &str = "(unknown goroutine)";
@@ -176,6 +177,12 @@ impl Groups {
         }
     }
 
+    /// Returns whether a fact of a plain thread with this stack is in the group of Go's runtime.
+    pub(super) fn is_of_go_runtime(settings: &Settings, path: &Path) -> bool {
+        matches!(settings.grouping, Grouping::Rules)
+            && matches!(path.start.group(), Some(GoGroup::Runtime(_)))
+    }
+
     /// Returns the group of a fact in this state; `path`: the result for its stack.
     pub(super) fn of(
         &mut self,
@@ -212,7 +219,10 @@ impl Groups {
         let label: Arc<str> = match settings.grouping {
             Grouping::Rules if matches!(key, Key::Go(_)) => match key {
                 Key::Go(GoGroup::StartedBy(location)) => rows.location(location).function.clone(),
-                Key::Go(GoGroup::Runtime) => GO_RUNTIME.into(),
+                Key::Go(GoGroup::Runtime(part)) => {
+                    inner = Some(part.word().into());
+                    GO_RUNTIME.into()
+                }
                 _ => UNKNOWN_GOROUTINE.into(),
             },
             Grouping::Rules if internal => {

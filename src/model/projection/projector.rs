@@ -280,7 +280,7 @@ impl Projector {
             hidden: shown.hidden,
             only_idle: shown.only_idle,
             now,
-            collectors_cpu_ns: shown.collectors_cpu_ns,
+            collection: shown.collection,
             short_lived_cpu_ns: shown.short_lived_cpu_ns,
             busy,
             busiest,

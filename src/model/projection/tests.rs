@@ -5,6 +5,7 @@ mod chains;
 mod filters;
 mod findings;
 mod function_time;
+mod go;
 mod graph;
 mod group_now;
 mod inverted;

@@ -93,8 +93,10 @@ pub enum Outermost {
     Passes,
     /// Begins the goroutine that calls finalizers and cleanups.
     Finalizes,
-    /// What a worker of the garbage collector calls on the thread's own stack.
+    /// Begins a goroutine of the garbage collector.
     Collects,
+    /// What such a goroutine calls on the thread's own stack, and no other does.
+    CollectsOnThread,
     Other,
 }
 
@@ -107,11 +109,20 @@ pub fn outermost(function: &str) -> Outermost {
         "systemstack" => Outermost::Changes,
         "main" => Outermost::EntersMain,
         "corostart" => Outermost::Passes,
+        // Calls `bgsweep` and `bgscavenge`. Until Go 1.20 the name is no wrapper's.
+        name if name.starts_with("gcenable.func") => Outermost::Passes,
         // Go 1.18 to 1.24; 1.25 and later.
         "runfinq" | "runFinalizers" | "runCleanups" => Outermost::Finalizes,
-        name if name.starts_with("gcBgMarkWorker.func") => Outermost::Collects,
+        "gcBgMarkWorker" | "bgsweep" | "bgscavenge" | "forcegchelper" => Outermost::Collects,
+        name if name.starts_with("gcBgMarkWorker.func") => Outermost::CollectsOnThread,
         _ => Outermost::Other,
     }
+}
+
+/// Whether a goroutine that calls this has to collect garbage because it allocates.
+pub fn is_assist(function: &str) -> bool {
+    let rest = function.strip_prefix("runtime.gcAssistAlloc");
+    rest.is_some_and(|rest| matches!(rest, "" | "1") || rest.starts_with(".func"))
 }
 
 /// Returns a name as Go's own tools show it: of generic functions without the shapes of the types

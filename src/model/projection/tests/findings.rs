@@ -18,7 +18,7 @@ fn mine() -> Settings {
 }
 
 /// Returns the sentences of a range of 100 ms.
-fn found(world: &mut World) -> Vec<Finding> {
+pub(super) fn found(world: &mut World) -> Vec<Finding> {
     let snapshot = world.snapshot();
     found_in(world, &snapshot)
 }
@@ -35,7 +35,7 @@ fn says(world: &mut World) -> Vec<String> {
 }
 
 /// Adds a wait of one thread: its whole time is one unbroken wait.
-fn waits(world: &mut World, thread: &str, stack: &str, state: State, ms: u64) {
+pub(super) fn waits(world: &mut World, thread: &str, stack: &str, state: State, ms: u64) {
     world.fact(thread, stack, state, ms * MS).longest_ns = ms * MS;
 }
 
@@ -146,18 +146,6 @@ fn only_groups_of_thread_names_are_named() {
         let found = findings(&snapshot, &projection, 10_000_000, &|_| None, Wording::WHOLE);
         assert!(found[0].text.starts_with(who), "{}", found[0].text);
     }
-}
-
-#[test]
-fn groups_of_goroutines_have_no_threads_of_their_own() {
-    let mut world = World::new();
-    for nth in 0..3 {
-        let stack = "#runtime.goexit;#main.serve;libc.so.6!recv";
-        waits(&mut world, &format!("shop-{nth}"), stack, State::Io, 100);
-    }
-    let snapshot = world.snapshot();
-    let sentence = &found_in(&mut world, &snapshot)[0].text;
-    assert!(sentence.starts_with("3 threads wait"), "{sentence}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ const POOL: &str = "start;rayon_core::sleep::Sleep::sleep";
 const RUNS: &str = "start;Cart::add";
 
 /// Returns name, busy threads by state, and idle ones of each group.
-fn counts(projection: &Projection) -> Vec<String> {
+pub(super) fn counts(projection: &Projection) -> Vec<String> {
     let groups = projection.groups.iter().zip(&projection.now_of_groups);
     groups
         .map(|(group, now)| {
@@ -26,7 +26,7 @@ fn counts(projection: &Projection) -> Vec<String> {
         .collect()
 }
 
-fn chains() -> Settings {
+pub(super) fn chains() -> Settings {
     Settings { level: Level::Chains, ..Settings::default() }
 }
 
@@ -72,19 +72,6 @@ fn threads_are_counted_by_the_group_of_their_present_name() {
     let by_lock = Settings { grouping: Grouping::Blocker, ..chains() };
     let expected = ["(not waiting) 4 run, 0 idle", "(waits for something unknown) 1 lock, 1 idle"];
     assert_eq!(shown(&threads, &by_lock), expected);
-}
-
-#[test]
-fn a_thread_counts_for_the_goroutine_that_it_executes() {
-    let mut world = World::new();
-    let thread = ThreadKey { pid: 1, tid: 7, start: 1 };
-    for stack in ["#runtime.goexit;#main.worker", "#runtime.goexit;#main.serve", "main"] {
-        world.fact_of(thread, "shop", stack, State::Run, 5);
-    }
-    let mut snapshot = world.snapshot();
-    snapshot.threads = [now(&world.facts[1].0)].into();
-    let shown = counts(&world.project_with(&mut Projector::default(), &snapshot, &chains()));
-    assert_eq!(shown, ["main.serve 1 run, 0 idle", "main.worker, 0 idle", "shop, 0 idle"]);
 }
 
 #[test]

@@ -335,55 +335,6 @@ fn a_runtimes_own_threads_are_one_group_that_opens_to_their_names() {
 }
 
 #[test]
-fn goroutines_are_grouped_by_the_function_they_were_started_with() {
-    let thread = |tid| ThreadKey { pid: 1, tid, start: 1 };
-    let mut world = World::new();
-    // Each thread executes one goroutine after the other.
-    for (tid, stack, wall) in [
-        (1, "#runtime.goexit;#runtime.main;#main.main:9;#main.load", 1),
-        (1, "#runtime.goexit;#main.worker:5;#main.step", 2),
-        (2, "#runtime.goexit;#main.worker:7", 4),
-        (2, "#runtime.goexit;#net/http.(*Server).Serve.gowrap3;#net/http.(*conn).serve", 8),
-        (2, "#runtime.mcall;#runtime.park_m", 16),
-        (1, "[truncated: too many frames];#runtime.systemstack;#runtime.f", 32),
-        (3, "start_thread;compress", 64),
-        (1, "vmlinux!do_exit", 128),
-    ] {
-        world.fact_of(thread(tid), "shop-1", stack, State::Run, wall);
-    }
-    // A thread of another runtime stays what it is.
-    world.fact("~GC Thread#0", "#runtime.goexit;#main.worker", State::Run, 256);
-    let groups = |world: &mut World, settings: &Settings| {
-        let projection = world.project(settings);
-        let group = |g: &Group| format!("{} {}/{}", g.name, g.total.wall_ns, g.threads.len());
-        projection.groups.iter().map(group).collect::<Vec<_>>()
-    };
-    let by = |grouping| Settings { grouping, ..Settings::default() };
-    let of_go = [
-        "(unknown goroutine) 32/1",
-        "[Go runtime] 16/1",
-        "[JVM] 256/1",
-        "main.main 1/1",
-        "main.worker 6/2",
-        "net/http.(*conn).serve 8/1",
-        "shop- 192/2",
-    ];
-    assert_eq!(groups(&mut world, &by(Grouping::Rules)), of_go);
-    assert_eq!(groups(&mut world, &by(Grouping::Name)), ["GC Thread#0 256/1", "shop-1 255/3"]);
-    assert_eq!(groups(&mut world, &by(Grouping::Process)), ["1 shop --port 80 511/4"]);
-    // Rules for names of threads are not for functions; the filter of threads is for both.
-    let rename = vec![Rename::parse("s/^(main|shop).*/x/").unwrap()];
-    let renamed = groups(&mut world, &Settings { rename, ..Settings::default() });
-    assert_eq!(renamed[3..], ["main.main 1/1", "main.worker 6/2", of_go[5], "x 192/2"]);
-    let of_shop = [&of_go[..2], &of_go[3..]].concat();
-    for (pattern, shown) in [("^main.worker$", &of_go[4..5]), ("^shop-1$", &of_shop[..])] {
-        let threads = Filter::set(regex::Regex::new(pattern).unwrap());
-        let filters = Filters { threads, ..Filters::default() };
-        assert_eq!(groups(&mut world, &Settings { filters, ..Settings::default() }), shown);
-    }
-}
-
-#[test]
 fn renames_merge_groups() {
     let rename = vec![Rename::parse("s/^(work-|main)$/all work/").unwrap()];
     let projection = shop().project(&Settings { rename, ..Settings::default() });
@@ -404,7 +355,7 @@ fn collectors_count_whatever_is_shown() {
     for skip_daemon in [false, true] {
         let filters = Filters { skip_daemon, ..Filters::default() };
         let projection = world.project(&Settings { filters, ..Settings::default() });
-        assert_eq!(projection.collectors_cpu_ns, 37, "{skip_daemon}");
+        assert_eq!(projection.collection.cpu_ns(), 37, "{skip_daemon}");
     }
 }
 

@@ -163,9 +163,10 @@ impl Oracle {
         let (name, kind) = of_kind(NAMES[fact.name]);
         let (by_rules, inner) = GROUPS[fact.name];
         let of_go = go_group(frames).filter(|_| kind != ThreadKind::Internal);
+        let (by_rules, inner) = of_go.unwrap_or_else(|| (by_rules.to_owned(), inner));
         let inner = inner.filter(|_| matches!(settings.grouping, Grouping::Rules));
         let group = match &settings.grouping {
-            Grouping::Rules => of_go.unwrap_or_else(|| by_rules.to_owned()),
+            Grouping::Rules => by_rules,
             Grouping::Name => name.to_owned(),
             Grouping::Thread => format!("{name} ({})", fact.tid),
             Grouping::Process => "1 shop --port 80".to_owned(),
@@ -347,8 +348,8 @@ fn is_go(location: &Location) -> bool {
     location.file.as_deref() == Some("/src/app.go")
 }
 
-/// Returns the group of a stack of Go.
-fn go_group(frames: &[Location]) -> Option<String> {
+/// Returns the group of a stack of Go, and the row in it.
+fn go_group(frames: &[Location]) -> Option<(String, Option<&'static str>)> {
     let frames = frames.iter().filter(|l| l.kind != FrameKind::Kernel);
     let is_missing = |l: &Location| l.kind == FrameKind::Marker;
     let frames: Vec<&Location> = frames.collect();
@@ -358,21 +359,23 @@ fn go_group(frames: &[Location]) -> Option<String> {
     let first = without_c.iter().find(|l| !is_missing(l))?;
     let is_cut = is_missing(without_c[0]);
     match (&*first.function, is_in_c, is_cut) {
-        ("runtime.mcall", _, false) => Some("[Go runtime]".into()),
+        ("runtime.mcall", _, false) => Some(("[Go runtime]".into(), Some("scheduler"))),
         ("runtime.goexit", false, false) => match without_c {
-            [_] => Some("(unknown goroutine)".into()),
-            [_, start, ..] if !is_go(start) => Some("(unknown goroutine)".into()),
+            [_] => Some(("(unknown goroutine)".into(), None)),
+            [_, start, ..] if !is_go(start) => Some(("(unknown goroutine)".into(), None)),
             [_, main, called, ..] if &*main.function == "runtime.main" => {
                 let is_start = &*called.function == "main.work";
-                Some(if is_start { "main.work".into() } else { "runtime.main".into() })
+                Some((if is_start { "main.work".into() } else { "runtime.main".into() }, None))
             }
             [_, start, ..] => Some(match &*start.function {
-                "runtime.goexit" | "runtime.mcall" => "[Go runtime]".into(),
-                start => start.to_owned(),
+                "runtime.goexit" | "runtime.mcall" => {
+                    ("[Go runtime]".into(), Some("other goroutines"))
+                }
+                start => (start.to_owned(), None),
             }),
             [] => None,
         },
-        (_, false, true) if is_go(first) => Some("(unknown goroutine)".into()),
+        (_, false, true) if is_go(first) => Some(("(unknown goroutine)".into(), None)),
         _ => None,
     }
 }
