@@ -18,13 +18,17 @@ use sampletop::symbols::{Spot, disassemble_image, name_image};
 const OUTERMOST: [&str; 5] =
     ["runtime.goexit", "runtime.mstart", "runtime.mcall", "runtime.morestack", "runtime.rt0_go"];
 
+/// The program `go` that is tested.
+fn tested_go() -> String {
+    std::env::var("SAMPLETOP_TEST_GO").unwrap_or("go".into())
+}
+
 /// Builds go_stacks.go, with C or without.
 fn build(variant: &str, cgo: bool, flags: &[&str]) -> PathBuf {
     let targets = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets");
     let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("go_stacks-{variant}-{}", std::process::id()));
-    let go = std::env::var("SAMPLETOP_TEST_GO").unwrap_or("go".into());
-    let mut command = Command::new(go);
+    let mut command = Command::new(tested_go());
     command.env("CGO_ENABLED", if cgo { "1" } else { "0" }).current_dir(targets);
     command.args(["build", "-o"]).arg(&out).args(flags).arg("go_stacks.go");
     command.arg(if cgo { "go_stacks_cgo.go" } else { "go_stacks_plain.go" });
@@ -178,8 +182,8 @@ fn blocked_goroutines_and_c_stripped_and_moved_about() {
     check_blocked("cgo-pie-stripped", true, &["-buildmode=pie", "-ldflags=-s -w"]);
 }
 
-/// Stacks of running threads, outermost first.
-fn running_stacks(pid: u32) -> Vec<Vec<String>> {
+/// Stacks of running threads, outermost first, each with its group.
+fn running_stacks(pid: u32) -> Vec<(String, Vec<String>)> {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("stacks.folded");
     let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
@@ -189,15 +193,13 @@ fn running_stacks(pid: u32) -> Vec<Vec<String>> {
     let output = command.output().expect("our program");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = std::fs::read_to_string(out).expect("it is written");
-    let frames = |line: &str| {
-        line.rsplit_once(' ').expect("a weight").0.split(';').skip(1).map(String::from).collect()
+    // What the compiler makes for a `go` statement has had its name since Go 1.21.
+    let name = |name: &str| name.replace("main.main.func2", "main.main.gowrap1");
+    let stack = |line: &str| {
+        let mut names = line.rsplit_once(' ').expect("a weight").0.split(';').map(name);
+        (names.next().expect("a group"), names.collect())
     };
-    text.lines().map(frames).collect()
-}
-
-/// Whether the compiler made it for `go f(x)`; before Go 1.21 it is called as any closure.
-fn is_wrapper(name: &str) -> bool {
-    name.contains(".gowrap") || name == "main.main.func2"
+    text.lines().map(stack).collect()
 }
 
 /// Checks stacks of goroutines that run in Go, in the runtime on the thread's own stack, and in C.
@@ -205,11 +207,14 @@ fn check_running(variant: &str, cgo: bool, flags: &[&str]) {
     let kinds: &[&str] = if cgo { &["spin", "grow", "spin_in_c"] } else { &["spin", "grow"] };
     let running = Running::start(&build(variant, cgo, flags), kinds);
     let stacks = running_stacks(running.pid());
+    let version = Command::new(tested_go()).arg("version").output().expect("go is needed");
+    let marks_wrappers = !String::from_utf8_lossy(&version.stdout).contains("go1.18.");
+    let start = if marks_wrappers { "main.main.func1" } else { "main.main.gowrap1" };
     let mut seen = (false, false, false);
-    for stack in &stacks {
+    for (group, stack) in &stacks {
         let names: Vec<&str> = stack.iter().map(String::as_str).collect();
         let chain = |middle: &[&'static str]| {
-            let rest = names.iter().filter(|name| !is_wrapper(name));
+            let rest = names.iter().filter(|name| !name.contains(".gowrap"));
             [&["runtime.goexit", "main.main.func1"], middle]
                 .concat()
                 .iter()
@@ -218,6 +223,7 @@ fn check_running(variant: &str, cgo: bool, flags: &[&str]) {
         let has = |name| names.contains(&name);
         if has("main.spin") || has("main.leaf") {
             assert!(chain(&["main.outer", "main.spin"]), "{variant}: {stack:#?}");
+            assert_eq!(group, start);
             seen.0 = true;
         }
         // The collector's own threads enter it, too.
@@ -229,6 +235,7 @@ fn check_running(variant: &str, cgo: bool, flags: &[&str]) {
         if has("spin_in_c") || has("main._Cfunc_spin_in_c") {
             let middle = ["main.special", "main._Cfunc_spin_in_c", "runtime.cgocall"];
             assert!(chain(&middle), "{variant}: {stack:#?}");
+            assert_eq!(group, start);
             seen.2 |= has("runtime.asmcgocall");
         }
         assert!(!names.iter().any(|name| name.starts_with("[no unwind info")), "{stack:#?}");
@@ -398,8 +405,7 @@ fn check_parked(variant: &str, flags: &[&str]) {
     let targets = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets");
     let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("go_parked-{variant}-{}", std::process::id()));
-    let go = std::env::var("SAMPLETOP_TEST_GO").unwrap_or("go".into());
-    let mut command = Command::new(go);
+    let mut command = Command::new(tested_go());
     let cgo = if variant.contains("cgo") { "1" } else { "0" };
     command.env("CGO_ENABLED", cgo).current_dir(targets);
     let output = command.args(["build", "-o"]).arg(&out).args(flags).arg("go_parked.go").output();

@@ -13,6 +13,8 @@ mod compared;
 mod fixture;
 #[path = "screens/flame.rs"]
 mod flame;
+#[path = "screens/go.rs"]
+mod go;
 #[path = "common/golden.rs"]
 mod golden;
 #[path = "screens/graph.rs"]

@@ -353,7 +353,10 @@ impl AppState {
     /// time there, as they wait for work; without a runtime's own.
     pub fn thread_names(&self) -> Vec<Arc<str>> {
         let threads = || self.view.projection.groups.iter().flat_map(|group| &group.threads);
-        let named = threads().filter(|thread| thread.kind != ThreadKind::Internal);
+        // One that executes goroutines is in several groups.
+        let mut met = HashSet::new();
+        let named = threads().filter(|of| met.insert((of.thread, of.name.clone())));
+        let named = named.filter(|thread| thread.kind != ThreadKind::Internal);
         let mut names: Vec<Arc<str>> = named.map(|thread| thread.name.clone()).collect();
         if let Some(snapshot) = &self.view.snapshot {
             let shown: HashSet<ThreadKey> = threads().map(|of| of.thread).collect();

@@ -264,7 +264,7 @@ fn conditions(snapshot: &Snapshot, projection: &Projection) -> String {
             parts.push(format!("throttled {:.0} %", host.throttled_percent));
         }
     }
-    let collectors = projection.collectors_cpu_ns as f64;
+    let collectors = projection.collection.cpu_ns() as f64;
     let share = collectors / all.cpu_ns.max(1) as f64 * 100.0;
     let cores = collectors / projection.elapsed().max(1) as f64;
     if share >= MANY_COLLECTIONS && cores >= BUSY_COLLECTORS {

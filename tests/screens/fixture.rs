@@ -458,6 +458,8 @@ pub fn look_at(asked: &[Asked], facts: &Facts) -> Vec<Answer> {
 const KERNEL: &str = "kernel!";
 /// Before that of a Java method.
 const JAVA: &str = "java!";
+/// Before a function of Go: of package `main`, or of Go's own library.
+const GO: &str = "go!";
 /// Before the module of a Python function and `!`. `FILE!name` is a native function.
 const PYTHON: &str = "py!";
 
@@ -471,6 +473,12 @@ fn location(text: &str) -> Location {
             Some((function, line)) => (function, Some(line)),
             None => (text, None),
         };
+    if let Some(name) = function.strip_prefix(GO) {
+        let is_own = name.starts_with("main.");
+        let file = if is_own { "/src/main.go" } else { "/usr/local/go/src/net/x.go" };
+        let named = Location::named(name, FrameKind::Native);
+        return Location { module: "shopd".into(), file: Some(file.into()), line, ..named };
+    }
     if let Some(method) = function.strip_prefix(JAVA) {
         let (class, name) = method.rsplit_once('.').unwrap_or(("", method));
         let native = name == "sleep";

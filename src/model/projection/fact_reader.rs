@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::busy_time::BusyTime;
+use super::collection::Collection;
 use super::columns::{Columns, NONE};
 use super::filter::{Gap, Path, Verdicts};
 use super::group::Groups;
@@ -142,7 +143,7 @@ pub(super) struct Shown {
     pub threads: Vec<ThreadKey>,
     pub hidden: Hidden,
     pub only_idle: bool,
-    pub collectors_cpu_ns: u64,
+    pub collection: Collection,
     pub short_lived_cpu_ns: u64,
     /// See [`super::Projection::unobserved_ns`].
     pub unobserved_ns: u64,
@@ -192,8 +193,7 @@ pub(super) struct Reader<'a> {
     chosen: FxHashMap<(NameId, u32), bool>,
     hidden: Hidden,
     left: bool,
-    /// CPU time of threads that collect garbage, whatever the filters.
-    collectors_cpu_ns: u64,
+    collection: Collection,
     short_lived_cpu_ns: u64,
     /// Time that was not observed, ns, of threads that pass the filters.
     unobserved_ns: u64,
@@ -210,7 +210,7 @@ struct Who {
     kind: ThreadKind,
     /// It collects garbage.
     collects: bool,
-    /// Its group, where that depends on nothing else.
+    /// Its group, where that depends on neither state nor stack.
     group: Option<u32>,
 }
 
@@ -252,7 +252,7 @@ impl<'a> Reader<'a> {
             chosen: FxHashMap::default(),
             hidden: Hidden::default(),
             left: false,
-            collectors_cpu_ns: 0,
+            collection: Collection::default(),
             short_lived_cpu_ns: 0,
             unobserved_ns: 0,
             waited: Waited::default(),
@@ -317,7 +317,7 @@ impl<'a> Reader<'a> {
             threads,
             hidden,
             only_idle,
-            collectors_cpu_ns: self.collectors_cpu_ns,
+            collection: self.collection,
             short_lived_cpu_ns: self.short_lived_cpu_ns,
             unobserved_ns: self.unobserved_ns,
             busiest,
@@ -404,7 +404,9 @@ impl<'a> Reader<'a> {
             }
             // What a runtime does in its own threads is no more the user's than the frames by which
             // it runs his.
-            Level::Mine if is_internal => (StackId::EMPTY, CellKind::Plain),
+            Level::Mine if is_internal || Groups::is_of_go_runtime(self.settings, path) => {
+                (StackId::EMPTY, CellKind::Plain)
+            }
             Level::Mine | Level::Chains | Level::All => (stack, CellKind::Plain),
         };
         if !is_internal {
@@ -451,10 +453,10 @@ impl<'a> Reader<'a> {
             trend.count(state, weights);
         }
         let Who { thread, kind, collects, group } = self.who(key);
-        let group = group.unwrap_or_else(|| self.group(key, state, path.group));
-        if collects {
-            self.collectors_cpu_ns += weights.cpu_ns;
-        }
+        let group = group
+            .filter(|_| !Groups::is_by_stack(self.settings, path))
+            .unwrap_or_else(|| self.group(key, state, path));
+        self.collection.add(collects, path.collects(), weights);
         if key.is_of_unobserved() {
             self.short_lived_cpu_ns += weights.cpu_ns;
         }
@@ -518,10 +520,9 @@ impl<'a> Reader<'a> {
                 let tables = &self.snapshot.tables;
                 let kind = tables.kind(key.name);
                 let collects = kind == ThreadKind::Internal && is_collector(tables.name(key.name));
-                // The group of these depends on the fact's state and stack.
                 let of_fact =
                     matches!(self.settings.grouping, Grouping::Blocker | Grouping::Frame(_));
-                let group = (!of_fact).then(|| self.group(key, State::Run, None));
+                let group = (!of_fact).then(|| self.group(key, State::Run, &Path::default()));
                 self.who.push(Who { thread, kind, collects, group });
                 let at = self.who.len() as u32 - 1;
                 self.by_who.insert(meant, at);
@@ -532,9 +533,9 @@ impl<'a> Reader<'a> {
         self.who[at as usize]
     }
 
-    fn group(&mut self, key: &FactKey, state: State, frame: Option<u32>) -> u32 {
+    fn group(&mut self, key: &FactKey, state: State, path: &Path) -> u32 {
         let Reader { snapshot, settings, rows, .. } = *self;
-        self.groups.of(snapshot, settings, rows, key, state, frame)
+        self.groups.of(snapshot, settings, rows, key, state, path)
     }
 
     fn thread(&mut self, key: ThreadKey) -> u32 {

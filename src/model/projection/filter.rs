@@ -5,8 +5,10 @@ use rustc_hash::FxHashMap;
 
 use super::allocation::is_allocation;
 use super::base_marks;
+use super::collection::Collects;
 use super::exceptions::is_for_exception;
 use super::exit::Exits;
+use super::goroutine_start::{GoroutineStart, RuntimePart, StartMark};
 use super::idle::Wait;
 use super::idle_marks::{self, Mark};
 use super::kernel_entry::KernelEntry;
@@ -22,6 +24,7 @@ use super::wait_call::{Call, WaitCall};
 use crate::model::facts::tables::{FrameKind, Location, StackId, Tables, Tier};
 use crate::model::projection::settings::{Grouping, Settings};
 use crate::model::vocabulary::frame::{Marker, ThreadKind};
+use crate::model::vocabulary::go_functions;
 use crate::model::vocabulary::role::{Origin, Role};
 use crate::model::vocabulary::state::{FutexKind, RawState, State};
 
@@ -50,6 +53,9 @@ pub(super) struct Verdict {
     runs_loop: bool,
     base: BaseMark,
     call: Call,
+    start: StartMark,
+    /// A goroutine that calls it has to collect garbage because it allocates.
+    assists: bool,
     /// The number of its library; [`NO_LIBRARY`] for the user's, runtimes' and standard functions.
     pub library: u32,
 }
@@ -103,6 +109,10 @@ pub(super) struct Path {
     wait: Wait,
     base: Base,
     call: WaitCall,
+    /// Where its goroutine was started, in a program of Go.
+    pub start: GoroutineStart,
+    /// It has to collect garbage because it allocates.
+    assists: bool,
     /// The first location, outermost first, that matches [`Grouping::Frame`].
     pub group: Option<u32>,
     /// The user's function allocates or frees memory.
@@ -124,6 +134,14 @@ impl Path {
     pub(super) fn is_idle(&self, kind: ThreadKind, state: State) -> bool {
         let is_unknown = self.gap == Gap::NotObserved && state == State::Wait;
         is_unknown || self.wait.is_idle(kind, state) || self.base.is_idle(state)
+    }
+
+    /// Returns what it does for Go's garbage collection.
+    pub(super) fn collects(&self) -> Option<Collects> {
+        match self.start {
+            GoroutineStart::Runtime(RuntimePart::Collector) => Some(Collects::Works),
+            _ => self.assists.then_some(Collects::Assists),
+        }
     }
 
     /// Returns whether a thread with this stack that can run waited for work before, so that only a
@@ -223,6 +241,8 @@ impl Verdicts {
                 path.wait = path.wait.below(verdict.idle);
                 path.base = path.base.below(verdict.base);
                 path.call = path.call.below(verdict.call);
+                path.start = path.start.below(verdict.start, *location);
+                path.assists |= verdict.assists;
                 exit = exit.below(*location, verdict.role, verdict.library);
                 path.allocates |= self.allocates[*location as usize];
                 path.allocates &= verdict.role != Role::App;
@@ -277,7 +297,8 @@ impl Verdicts {
         };
         let native = Hidden::of(location, role, settings.filters.native);
         let gil = location.tier == Some(Tier::Gil);
-        Verdict { interesting, role, native, base, call, library, gil, ..by_function }
+        let start = StartMark::of(location, role);
+        Verdict { interesting, role, native, base, call, start, library, gil, ..by_function }
     }
 
     pub(super) fn of_location(&self, id: u32) -> Verdict {
@@ -318,6 +339,8 @@ fn judge_function(settings: &Settings, location: &Location, mark: Mark) -> Verdi
         runs_loop: runs_loop(location),
         base: BaseMark::default(),
         call: Call::default(),
+        start: StartMark::default(),
+        assists: location.kind == FrameKind::Native && go_functions::is_assist(name),
         library: NO_LIBRARY,
         stops: match location {
             stop if safepoint::is_marker(stop) => StopRole::ReplacesStop,

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::filter::Path;
+use super::goroutine_start::GoGroup;
 use super::lock_identity::LockKey;
 use super::rows::Rows;
 use crate::model::facts::fact::FactKey;
@@ -23,6 +25,11 @@ pub const ALL: &str = "(all)";
 /// The group of a runtime's own threads, under [`Grouping::Rules`]; within it they are shown by
 /// name. (So far HotSpot is the only runtime whose own threads are recognized.)
 pub const INTERNAL: &str = "[JVM]";
+/// The group of what Go's runtime does for itself, under [`Grouping::Rules`]; within it there are
+/// the scheduler, the collector and the rest.
+pub const GO_RUNTIME: &str = "[Go runtime]";
+/// The group of stacks of Go whose outer end is missing, under [`Grouping::Rules`].
+pub const UNKNOWN_GOROUTINE: &str = "(unknown goroutine)";
 
 /// Between the name of a lock and its process, under [`Grouping::Blocker`] of several processes.
 pub(in crate::model) const OF_PROCESS: &str = " of process ";
@@ -63,6 +70,7 @@ impl Doing {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Key {
     Name(NameId),
+    Go(GoGroup),
     Thread(ThreadKey),
     Process(u32),
     /// The first matching frame, a location of [`Rows`].
@@ -90,6 +98,8 @@ impl Label {
 #[derive(Default)]
 pub(super) struct Groups {
     labels: Vec<Label>,
+    /// By group: whether it has the name of threads.
+    named_after_threads: Vec<bool>,
     by_label: HashMap<Label, u32>,
     by_key: FxHashMap<Key, u32>,
     locks: Locks,
@@ -157,8 +167,23 @@ impl Groups {
         }
     }
 
-    /// Returns the group of a fact in this state; `frame` is the first matching frame, under
-    /// [`Grouping::Frame`].
+    /// Returns whether the group of a fact of a plain thread with this stack depends on more than
+    /// the thread.
+    pub(super) fn is_by_stack(settings: &Settings, path: &Path) -> bool {
+        match settings.grouping {
+            Grouping::Blocker | Grouping::Frame(_) => true,
+            Grouping::Rules => path.start.group().is_some(),
+            Grouping::Name | Grouping::Thread | Grouping::Process | Grouping::None => false,
+        }
+    }
+
+    /// Returns whether a fact of a plain thread with this stack is in the group of Go's runtime.
+    pub(super) fn is_of_go_runtime(settings: &Settings, path: &Path) -> bool {
+        matches!(settings.grouping, Grouping::Rules)
+            && matches!(path.start.group(), Some(GoGroup::Runtime(_)))
+    }
+
+    /// Returns the group of a fact in this state; `path`: the result for its stack.
     pub(super) fn of(
         &mut self,
         snapshot: &Snapshot,
@@ -166,11 +191,17 @@ impl Groups {
         rows: &Rows,
         fact: &FactKey,
         state: State,
-        frame: Option<u32>,
+        path: &Path,
     ) -> u32 {
         let FactKey { thread, name, .. } = *fact;
+        let frame = path.group;
+        let internal = snapshot.tables.kind(name) == ThreadKind::Internal;
         let key = match settings.grouping {
-            Grouping::Rules | Grouping::Name => Key::Name(name),
+            Grouping::Rules => match path.start.group().filter(|_| !internal) {
+                Some(group) => Key::Go(group),
+                None => Key::Name(name),
+            },
+            Grouping::Name => Key::Name(name),
             Grouping::Thread => Key::Thread(thread),
             Grouping::Process => Key::Process(thread.pid),
             Grouping::Blocker => match snapshot.tables.blocker(fact.blocker) {
@@ -184,9 +215,16 @@ impl Groups {
             return *group;
         }
         let text = || snapshot.tables.name(name);
-        let internal = snapshot.tables.kind(name) == ThreadKind::Internal;
         let mut inner = None;
         let label: Arc<str> = match settings.grouping {
+            Grouping::Rules if matches!(key, Key::Go(_)) => match key {
+                Key::Go(GoGroup::StartedBy(location)) => rows.location(location).function.clone(),
+                Key::Go(GoGroup::Runtime(part)) => {
+                    inner = Some(part.word().into());
+                    GO_RUNTIME.into()
+                }
+                _ => UNKNOWN_GOROUTINE.into(),
+            },
             Grouping::Rules if internal => {
                 inner = Some(internal_name(text(), &settings.rename).into());
                 INTERNAL.into()
@@ -221,6 +259,7 @@ impl Groups {
         };
         if group == next {
             self.labels.push(label);
+            self.named_after_threads.push(matches!(key, Key::Name(_)));
         }
         self.by_key.insert(key, group);
         group
@@ -247,6 +286,11 @@ impl Groups {
     /// Returns the number of groups; all lower numbers are valid.
     pub(super) fn count(&self) -> usize {
         self.labels.len()
+    }
+
+    /// Returns whether a group has the name of its threads.
+    pub(super) fn is_named_after_threads(&self, group: u32) -> bool {
+        self.named_after_threads[group as usize]
     }
 
     pub(super) fn label(&self, group: u32) -> &Label {

@@ -8,8 +8,10 @@
 //! exit                   where a stack leaves the user's code
 //! busy_time              sums of facts by exit, and of what memory took
 //! busy_threads, peaks    busy threads in each bucket of history; which buckets stand out
+//! collection             CPU time of garbage collection
 //! common_waits           where threads wait most
 //! group, units           groups of threads, roll-ups of functions; filter: hides stacks and frames
+//! goroutine_start        the function that a goroutine was started with
 //! group_parts            the groups of a range with their threads
 //! roles                  whose code a frame is
 //! idle_marks, idle       waiting for work, by lists of frames
@@ -50,6 +52,7 @@ mod busy_threads;
 mod busy_time;
 mod changes;
 mod collapse;
+mod collection;
 mod columns;
 mod common_waits;
 mod confidence;
@@ -60,6 +63,7 @@ mod filter;
 mod findings;
 mod function_time;
 mod go_base;
+mod goroutine_start;
 mod graph;
 mod group;
 mod group_parts;
@@ -126,6 +130,7 @@ pub(in crate::model) use base_marks::mark as base_mark;
 pub use bursts::Bursts;
 pub use busy_threads::{BusyBucket, BusyThreads};
 pub use collapse::{Chain, chain, heaviest, is_drawn, is_small, swallowed_by};
+pub use collection::Collection;
 pub use common_waits::{Busy, CommonWait};
 pub use confidence::{Confidence, HITS_NEEDED, confidence, seconds_for_one_percent};
 pub use filter::role_of;
@@ -135,7 +140,7 @@ pub use findings::{
 pub use function_time::{CodePlace, FunctionKey, FunctionTime, SourceLine, TimeAt};
 pub use graph::{CallGraph, Neighbour, NeighbourOf};
 pub(in crate::model) use group::OF_PROCESS;
-pub use group::{ALL, INTERNAL, NO_MATCH};
+pub use group::{ALL, GO_RUNTIME, INTERNAL, NO_MATCH, UNKNOWN_GOROUTINE};
 pub use holder_words::{held_by, holder_words};
 pub use holders::{HolderNow, WaitChain};
 pub(in crate::model) use idle_marks::{Mark, mark};
@@ -262,8 +267,7 @@ pub struct Projection {
     pub only_idle: bool,
     /// What the threads do at the time of the snapshot, whatever the range.
     pub now: Now,
-    /// CPU time of threads that collect garbage, whatever the filters.
-    pub collectors_cpu_ns: u64,
+    pub collection: Collection,
     /// CPU time that no observed thread had, whatever the filters: mostly of threads that began and
     /// ended between two observations.
     pub short_lived_cpu_ns: u64,
@@ -321,7 +325,7 @@ impl Projection {
             hidden: Hidden::default(),
             only_idle: false,
             now: Now::default(),
-            collectors_cpu_ns: 0,
+            collection: Collection::default(),
             short_lived_cpu_ns: 0,
             busy: Busy::default(),
             busiest: None,

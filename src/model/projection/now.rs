@@ -80,7 +80,7 @@ impl GroupNow {
             }
             let key = FactKey { thread, name, stack, state, blocker };
             let state = snapshot.tables.state(state, stack);
-            let group = groups.of(snapshot, settings, rows, &key, state, path.group);
+            let group = groups.of(snapshot, settings, rows, &key, state, path);
             let Some(now) = place(group).and_then(|at| now.get_mut(at as usize)) else { continue };
             if filters.threads.active().is_some()
                 && !*chosen

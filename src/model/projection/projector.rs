@@ -203,8 +203,7 @@ impl Projector {
             |group: &u32| rank.get(*group as usize).is_some_and(|at| *at != columns::NONE);
         let place = |group: u32| Some(group).filter(is_shown).map(member_of);
         let now_of_groups = GroupNow::of_groups(names, settings, groups, members.len(), place);
-        let named_after_threads = matches!(settings.grouping, Grouping::Rules | Grouping::Name);
-        let group_of = |group: u32| named_after_threads.then(|| member_of(group));
+        let group_of = |group: u32| groups.is_named_after_threads(group).then(|| member_of(group));
         let sums = &trees.nodes.owns;
         let busy = Busy::of(time, names, (&shown, sums), &trees.attached, group_of);
         let (locks, node_waits) = waited.locks(names, (&trees.attached, &shown.threads));
@@ -281,7 +280,7 @@ impl Projector {
             hidden: shown.hidden,
             only_idle: shown.only_idle,
             now,
-            collectors_cpu_ns: shown.collectors_cpu_ns,
+            collection: shown.collection,
             short_lived_cpu_ns: shown.short_lived_cpu_ns,
             busy,
             busiest,

@@ -5,6 +5,7 @@ mod chains;
 mod filters;
 mod findings;
 mod function_time;
+mod go;
 mod graph;
 mod group_now;
 mod inverted;
@@ -185,7 +186,8 @@ fn of_kind(name: &str) -> (&str, ThreadKind) {
 }
 
 /// Parses `name:line` in module `app`, file `app.rs`. An inlined one has the tier inlined; `*name`
-/// is HotSpot's code, `@shop.name` a Python function, `@=shop.name` one that has the GIL.
+/// is HotSpot's code, `@shop.name` a Python function, `@=shop.name` one that has the GIL,
+/// `#main.name` a function of Go.
 fn location(text: &str, inlined: bool) -> Location {
     let (function, line) =
         match text.rsplit_once(':').and_then(|(f, line)| Some((f, line.parse().ok()?))) {
@@ -202,6 +204,12 @@ fn location(text: &str, inlined: bool) -> Location {
         let module = name.rsplit_once('.').map_or("", |(module, _)| module).into();
         let file = line.map(|_| "/src/app.py".into());
         return Location { module, file, line, tier, ..Location::named(name, FrameKind::Python) };
+    }
+    if let Some(name) = function.strip_prefix('#') {
+        let file = Some("/src/app.go".into());
+        let tier = inlined.then_some(Tier::Inlined);
+        let module = module.into();
+        return Location { module, file, line, tier, ..Location::named(name, FrameKind::Native) };
     }
     Location {
         function: function.into(),

@@ -2,7 +2,7 @@
 
 use super::{Evidence, Finding, Kind, More};
 use crate::model::projection::settings::Metric;
-use crate::model::projection::{HITS_NEEDED, Hottest, Totals};
+use crate::model::projection::{Collection, HITS_NEEDED, Hottest, Totals};
 use crate::model::vocabulary::frame::SECOND;
 use crate::model::vocabulary::host_load::BusiestProcesses;
 use crate::model::vocabulary::role::Role;
@@ -23,6 +23,9 @@ const WHOLE_CORE_FOR: u64 = 2 * SECOND;
 const MUCH_COLLECTION: f64 = 0.3;
 const MUCH_STOPPED: f64 = 0.2;
 const COLLECTOR_CORES: f64 = 0.1;
+/// From this share of the CPU time on, goroutines that collect garbage because they allocate are
+/// worth a sentence.
+const MUCH_ASSISTED: f64 = 0.1;
 /// From this share of the CPU time on, threads that are too short-lived to be observed are worth a
 /// sentence.
 const MUCH_SHORT_LIVED: f64 = 0.3;
@@ -167,24 +170,34 @@ impl Evidence<'_> {
         })
     }
 
-    /// Says that a collector takes much of the CPU time, or stops the threads for much of theirs.
+    /// Says that a collector takes much of the CPU time, or stops the threads for much of theirs,
+    /// or that goroutines have to do much of its work.
     fn collector(&self) -> Option<Finding> {
         let projection = self.projection;
-        let collectors = projection.collectors_cpu_ns;
-        let share = collectors as f64 / self.all().cpu_ns.max(1) as f64;
-        let cores = collectors as f64 / projection.elapsed().max(1) as f64;
+        let mut collection = projection.collection;
+        // What only samples say needs enough of them.
+        if collection.hits < HITS_NEEDED {
+            collection = Collection { threads_ns: collection.threads_ns, ..Collection::default() };
+        }
+        let all_cpu_ns = self.all().cpu_ns.max(1) as f64;
+        let share = |ns: u64| ns as f64 / all_cpu_ns;
+        let collected = collection.cpu_ns();
         let stopped = projection.busy.memory.stopped_ns;
-        let much = share >= MUCH_COLLECTION || self.share(stopped) >= MUCH_STOPPED;
-        if !much || cores < COLLECTOR_CORES {
+        let has_assists = share(collection.assists_ns) >= MUCH_ASSISTED;
+        let much = share(collected) >= MUCH_COLLECTION || self.share(stopped) >= MUCH_STOPPED;
+        if !(much || has_assists) || self.threads(collected) < COLLECTOR_CORES {
             return None;
         }
-        let text = format!(
-            "garbage collection takes {:.0} % of the CPU time, and stops threads for {}",
-            share * 100.0,
-            self.of_busy(stopped)
-        );
-        let lost_ns = collectors + stopped;
-        Some(Finding { lost_ns, ..Finding::new(Kind::Collector, text) })
+        let percent = |ns: u64| format!("{:.0} %", share(ns) * 100.0);
+        let mut text = format!("garbage collection takes {} of the CPU time", percent(collected));
+        if collection.threads_ns > 0 || stopped > 0 {
+            text.push_str(&format!(", and stops threads for {}", self.of_busy(stopped)));
+        }
+        let assists = percent(collection.assists_ns);
+        let before = format!("{assists} in goroutines that have to help because they allocate");
+        let more = has_assists.then(|| More { before, ..More::default() });
+        let lost_ns = collected + stopped;
+        Some(Finding { lost_ns, more, ..Finding::new(Kind::Collector, text) })
     }
 
     /// Says that threads which begin and end all the time use much of the CPU time.

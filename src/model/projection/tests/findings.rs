@@ -18,7 +18,7 @@ fn mine() -> Settings {
 }
 
 /// Returns the sentences of a range of 100 ms.
-fn found(world: &mut World) -> Vec<Finding> {
+pub(super) fn found(world: &mut World) -> Vec<Finding> {
     let snapshot = world.snapshot();
     found_in(world, &snapshot)
 }
@@ -35,7 +35,7 @@ fn says(world: &mut World) -> Vec<String> {
 }
 
 /// Adds a wait of one thread: its whole time is one unbroken wait.
-fn waits(world: &mut World, thread: &str, stack: &str, state: State, ms: u64) {
+pub(super) fn waits(world: &mut World, thread: &str, stack: &str, state: State, ms: u64) {
     world.fact(thread, stack, state, ms * MS).longest_ns = ms * MS;
 }
 

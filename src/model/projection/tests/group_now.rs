@@ -14,7 +14,7 @@ const POOL: &str = "start;rayon_core::sleep::Sleep::sleep";
 const RUNS: &str = "start;Cart::add";
 
 /// Returns name, busy threads by state, and idle ones of each group.
-fn counts(projection: &Projection) -> Vec<String> {
+pub(super) fn counts(projection: &Projection) -> Vec<String> {
     let groups = projection.groups.iter().zip(&projection.now_of_groups);
     groups
         .map(|(group, now)| {
@@ -26,7 +26,7 @@ fn counts(projection: &Projection) -> Vec<String> {
         .collect()
 }
 
-fn chains() -> Settings {
+pub(super) fn chains() -> Settings {
     Settings { level: Level::Chains, ..Settings::default() }
 }
 

@@ -17,7 +17,7 @@ use crate::model::projection::settings::{
 use crate::model::vocabulary::blocker::BlockerKind;
 
 /// Frames of random stacks: plain, in libraries, inlined, all idle kinds, a marker, the kernel's,
-/// Python's.
+/// Python's, Go's.
 const FRAMES: &[&str] = &[
     "start",
     "main:1",
@@ -40,7 +40,13 @@ const FRAMES: &[&str] = &[
     "@=web.pay:9",
     GLUE,
     INTERPRETER,
+    "#runtime.goexit",
+    "#runtime.mcall",
+    "#runtime.main",
+    "#main.work:3",
 ];
+/// Number of Go's.
+const OF_GO: usize = 4;
 const POOL: &str = "rayon_core::sleep::Sleep::sleep";
 const LOOP: &str = "uv__io_poll";
 const GLUE: &str = "libpython3.12.so.1.0!_PyEval_Vector";
@@ -88,7 +94,7 @@ prop_compose! {
     pub(super) fn fact()(
         tid in 1u32..5,
         name in 0..NAMES.len(),
-        stack in prop::collection::vec(0..FRAMES.len(), 0..7),
+        stack in prop::collection::vec(0..FRAMES.len() - OF_GO, 0..7),
         state in 0..State::COUNT,
         blocker in prop::option::of(0..BLOCKERS.len()),
         (wall_ns, cpu_ns) in (0u64..50, 0u64..50),
@@ -97,6 +103,24 @@ prop_compose! {
     ) -> FactSpec {
         FactSpec { tid, name, stack, state, blocker, wall_ns, cpu_ns, hits: hits + cpu_hits, cpu_hits, longest_ns, longest_from }
     }
+}
+
+prop_compose! {
+    /// With functions of Go, by which it is decided whether a thread of Go waits for work. In these
+    /// states none does.
+    fn fact_of_go()(
+        fact in fact(),
+        outermost in prop::option::of(FRAMES.len() - OF_GO..FRAMES.len()),
+        stack in prop::collection::vec(0..FRAMES.len(), 0..4),
+        runs in any::<bool>(),
+    ) -> FactSpec {
+        let stack = outermost.into_iter().chain(stack).collect();
+        FactSpec { stack, state: if runs { State::Run } else { State::Lock } as usize, ..fact }
+    }
+}
+
+fn any_fact() -> impl Strategy<Value = FactSpec> {
+    prop_oneof![fact(), fact_of_go()]
 }
 
 impl FactSpec {
@@ -320,7 +344,7 @@ proptest! {
 
     #[test]
     fn a_projection_is_what_the_words_mean(
-        facts in prop::collection::vec(fact(), 0..30),
+        facts in prop::collection::vec(any_fact(), 0..30),
         settings in settings(),
     ) {
         let projection = world(&facts).project(&settings);
@@ -470,7 +494,7 @@ proptest! {
 
     #[test]
     fn a_projector_gives_what_a_fresh_one_gives(
-        facts in prop::collection::vec(fact(), 1..40),
+        facts in prop::collection::vec(any_fact(), 1..40),
         scan in prop::collection::vec((0usize..40, changed(), prop::option::of(0..FRAMES.len()), any::<bool>()), 1..8),
         late in prop::collection::vec(0..FRAMES.len(), 0..6),
     ) {

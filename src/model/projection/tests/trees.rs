@@ -355,7 +355,7 @@ fn collectors_count_whatever_is_shown() {
     for skip_daemon in [false, true] {
         let filters = Filters { skip_daemon, ..Filters::default() };
         let projection = world.project(&Settings { filters, ..Settings::default() });
-        assert_eq!(projection.collectors_cpu_ns, 37, "{skip_daemon}");
+        assert_eq!(projection.collection.cpu_ns(), 37, "{skip_daemon}");
     }
 }
 

@@ -30,6 +30,7 @@ use crate::model::vocabulary::event::Syscall;
 use crate::model::vocabulary::frame::{
     FrameCode, Marker, RawFrame, ThreadKind, WAITS_FOR_GIL, task_name, task_text,
 };
+use crate::model::vocabulary::go_functions;
 use crate::model::vocabulary::goroutine_states::is_of_go;
 use crate::model::vocabulary::role::Origin;
 use crate::model::vocabulary::thread_name_rules::{UNNAMED, by_rules};
@@ -228,6 +229,7 @@ impl Redactor {
         if kind == FrameKind::Jit && is_monitor_enter(location) {
             return location.clone();
         }
+        let of_go = kind == FrameKind::Native && go_functions::is_go(function, file.as_deref());
         let is_public = is_public(kind, base(module));
         let module: Arc<str> = match module.rsplit_once('/') {
             Some((folder, base)) if is_public => {
@@ -236,8 +238,16 @@ impl Redactor {
             None if is_public => module.clone(),
             _ => self.text(module),
         };
-        let function_for_all = if is_public { function.clone() } else { self.text(function) };
-        let file = file.as_ref().map(|file| self.text(file));
+        // By functions of Go's runtime it is known what a stack is of, and where it begins.
+        let is_of_all = is_public || of_go && go_functions::package(function) == "runtime";
+        let function_for_all = if is_of_all { function.clone() } else { self.text(function) };
+        let file = file.as_ref().map(|file| match file.rsplit_once('.') {
+            // The language is no secret.
+            Some((path, ending @ ("go" | "s"))) if of_go => {
+                format!("{}.{ending}", self.key.words(path)).into()
+            }
+            _ => self.text(file),
+        });
         let new = Location { function: function_for_all, module, file, line, kind, tier };
         self.with_roles(location, new, origin)
     }
@@ -355,7 +365,15 @@ fn marker(key: &Key, text: &str) -> String {
 }
 
 /// Names of threads that have no name of their own.
-const OWN_NAMES: &[&str] = &[projection::ALL, UNNAMED, projection::INTERNAL, "(exited)", "(other)"];
+const OWN_NAMES: &[&str] = &[
+    projection::ALL,
+    UNNAMED,
+    projection::INTERNAL,
+    projection::GO_RUNTIME,
+    projection::UNKNOWN_GOROUTINE,
+    "(exited)",
+    "(other)",
+];
 
 /// Texts of markers that are no [`Marker`].
 const OWN_MARKERS: &[&str] = &[

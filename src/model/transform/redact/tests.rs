@@ -124,6 +124,30 @@ fn functions_of_python_and_its_interpreter_lead_to_the_same_decisions() {
 }
 
 #[test]
+fn stacks_of_go_still_say_where_they_begin() {
+    let mut redactor = Redactor::new(KEY);
+    for (name, file, origin, stays) in [
+        ("runtime.goexit", "/usr/local/go/src/runtime/asm_amd64.s", Origin::Library, true),
+        ("runtime.gcBgMarkWorker.func2", "/opt/alice/src/runtime/mgc.go", Origin::Library, true),
+        ("main.main.gowrap1", "/home/alice/main.go", Origin::Runtime, false),
+        ("net/http.(*conn).serve", "/go/src/net/http/server.go", Origin::Library, false),
+        ("acme/runtime.work", "/home/alice/runtime/work.go", Origin::App, false),
+        // C may not take these for its own.
+        ("runtime.secret", "/home/alice/secret.c", Origin::App, false),
+        ("secret", "/home/alice/secret.s", Origin::App, false),
+    ] {
+        let is_go = |l: &Location| go_functions::is_go(&l.function, l.file.as_deref());
+        let decisions = |l: &Location| (is_go(l), role(l, origin), mark(l));
+        let file = Some(file.into());
+        let old = Location { file, ..location(name, "shop", FrameKind::Native) };
+        let new = redactor.location(&old, origin);
+        assert_eq!(decisions(&new), decisions(&old), "{name}: {}", new.function);
+        assert_eq!(new.function == old.function, stays, "{name}: {}", new.function);
+        assert!(!new.file.as_deref().unwrap_or("").contains("alice"), "{:?}", new.file);
+    }
+}
+
+#[test]
 fn what_every_system_has_stays_and_nothing_else_does() {
     let mut redactor = Redactor::new(KEY);
     for (function, module, kind, stays) in [

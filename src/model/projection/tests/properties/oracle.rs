@@ -31,8 +31,10 @@ pub fn row_name(location: &Location, roll_up: RollUp) -> String {
 pub(super) fn rolled(location: &Location, roll_up: RollUp) -> Location {
     let Location { function, module, kind, .. } = location;
     let class = function.rsplit_once("::").map(|(class, _)| class);
+    let package = function.split('.').next().filter(|_| is_go(location));
     let name = match (roll_up, kind) {
         (RollUp::Function | RollUp::Line, _) | (_, FrameKind::Marker) => return location.clone(),
+        (RollUp::Class | RollUp::Package, FrameKind::Native) if package.is_some() => package,
         (RollUp::Class, FrameKind::Native) => class,
         (RollUp::Class | RollUp::Package, FrameKind::Python) => Some(&**module),
         (RollUp::Package, FrameKind::Native) => class.and_then(|class| class.split("::").next()),
@@ -160,9 +162,11 @@ impl Oracle {
         let filters = &settings.filters;
         let (name, kind) = of_kind(NAMES[fact.name]);
         let (by_rules, inner) = GROUPS[fact.name];
+        let of_go = go_group(frames).filter(|_| kind != ThreadKind::Internal);
+        let (by_rules, inner) = of_go.unwrap_or_else(|| (by_rules.to_owned(), inner));
         let inner = inner.filter(|_| matches!(settings.grouping, Grouping::Rules));
         let group = match &settings.grouping {
-            Grouping::Rules => by_rules.to_owned(),
+            Grouping::Rules => by_rules,
             Grouping::Name => name.to_owned(),
             Grouping::Thread => format!("{name} ({})", fact.tid),
             Grouping::Process => "1 shop --port 80".to_owned(),
@@ -221,12 +225,17 @@ impl Oracle {
         // Who names what is interesting means to see it.
         let interesting = |l: &Location| {
             let prefixes = filters.interesting.active().into_iter().flatten();
-            prefixes.into_iter().any(|p| l.function.starts_with(p) || l.module.starts_with(p))
+            prefixes.into_iter().any(|p| {
+                let of_file = l.file.as_ref().is_some_and(|file| file.starts_with(p));
+                l.function.starts_with(p) || l.module.starts_with(p) || of_file
+            })
         };
         let native = |at: usize, l: &Location| {
             let outside = innermost.is_some_and(|python| at < python);
             let inside = outermost.is_some_and(|python| at > python);
-            let of_interpreter = l.module.starts_with("libpython") && !interesting(l);
+            let of_runtime =
+                l.module.starts_with("libpython") || l.function.starts_with("runtime.");
+            let of_interpreter = of_runtime && !interesting(l);
             match filters.native {
                 NativeFrames::Full => false,
                 NativeFrames::Auto => {
@@ -332,6 +341,42 @@ impl Oracle {
         });
         let newest = shown.max_by_key(|other| order.iter().position(|name| *name == other.name));
         names(newest.unwrap_or(fact))
+    }
+}
+
+fn is_go(location: &Location) -> bool {
+    location.file.as_deref() == Some("/src/app.go")
+}
+
+/// Returns the group of a stack of Go, and the row in it.
+fn go_group(frames: &[Location]) -> Option<(String, Option<&'static str>)> {
+    let frames = frames.iter().filter(|l| l.kind != FrameKind::Kernel);
+    let is_missing = |l: &Location| l.kind == FrameKind::Marker;
+    let frames: Vec<&Location> = frames.collect();
+    let is_c = |l: &&&Location| !is_go(l) && !is_missing(l);
+    let without_c = &frames[frames.iter().take_while(is_c).count()..];
+    let is_in_c = without_c.len() < frames.len();
+    let first = without_c.iter().find(|l| !is_missing(l))?;
+    let is_cut = is_missing(without_c[0]);
+    match (&*first.function, is_in_c, is_cut) {
+        ("runtime.mcall", _, false) => Some(("[Go runtime]".into(), Some("scheduler"))),
+        ("runtime.goexit", false, false) => match without_c {
+            [_] => Some(("(unknown goroutine)".into(), None)),
+            [_, start, ..] if !is_go(start) => Some(("(unknown goroutine)".into(), None)),
+            [_, main, called, ..] if &*main.function == "runtime.main" => {
+                let is_start = &*called.function == "main.work";
+                Some((if is_start { "main.work".into() } else { "runtime.main".into() }, None))
+            }
+            [_, start, ..] => Some(match &*start.function {
+                "runtime.goexit" | "runtime.mcall" => {
+                    ("[Go runtime]".into(), Some("other goroutines"))
+                }
+                start => (start.to_owned(), None),
+            }),
+            [] => None,
+        },
+        (_, false, true) if is_go(first) => Some(("(unknown goroutine)".into(), None)),
+        _ => None,
     }
 }
 
