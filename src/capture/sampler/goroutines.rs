@@ -168,3 +168,53 @@ impl Core {
         self.events.extend(goroutines.known.into_values().map(ended));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_goroutine_keeps_its_key_while_it_waits() {
+        let (orders, _ordered) = sync_channel(1);
+        let (_send, batches) = sync_channel(1);
+        let known = FxHashMap::default();
+        let mut goroutines =
+            Goroutines { orders, batches, is_ordered: false, round: 0, known, found: 0 };
+        let mut at = |place, id| goroutines.follow(7, place, id);
+        let key = |id, found| Some(ThreadKey::goroutine(7, id, found));
+        assert_eq!(at(0x10, Some(21)), (key(21, 1), None));
+        assert_eq!(at(0x20, Some(22)), (key(22, 2), None));
+        assert_eq!(at(0x10, Some(21)), (key(21, 1), None));
+        assert_eq!(at(0x10, Some(33)), (key(33, 3), key(21, 1)), "its structure is reused");
+        assert_eq!(at(0x20, None), (None, key(22, 2)), "it runs");
+        assert_eq!(at(0x20, None), (None, None));
+        assert_eq!(at(0x20, Some(22)), (key(22, 4), None), "it waits again");
+    }
+
+    #[test]
+    fn batches_are_ordered_until_a_round_is_done() {
+        let (orders, ordered) = sync_channel(1);
+        let (send, batches) = sync_channel(1);
+        let known = FxHashMap::default();
+        let mut goroutines =
+            Goroutines { orders, batches, is_ordered: false, round: 100, known, found: 0 };
+        let batch = |is_last| Batch { is_last, ..Batch::default() };
+        assert_eq!(goroutines.take(99), Ok(None));
+        assert!(ordered.try_recv().is_err(), "it is not time yet");
+        assert_eq!(goroutines.take(100), Ok(None));
+        assert!(ordered.try_recv().is_ok());
+        assert_eq!(goroutines.take(101), Ok(None));
+        assert!(ordered.try_recv().is_err(), "one at a time");
+        send.send(batch(false)).expect("room");
+        assert_eq!(goroutines.take(102), Ok(Some(batch(false))));
+        assert!(ordered.try_recv().is_ok());
+        send.send(batch(true)).expect("room");
+        assert_eq!(goroutines.take(103), Ok(Some(batch(true))));
+        assert_eq!(goroutines.take(100 + ROUND - 1), Ok(None));
+        assert!(ordered.try_recv().is_err(), "the round is done");
+        assert_eq!(goroutines.take(100 + ROUND), Ok(None));
+        assert!(ordered.try_recv().is_ok());
+        drop(send);
+        assert_eq!(goroutines.take(101 + ROUND), Err(()));
+    }
+}

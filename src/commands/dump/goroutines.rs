@@ -67,7 +67,7 @@ mod tests {
             waited: Some(5),
             frames: vec![
                 (frame("net/http.(*conn).serve", "server.go"), Origin::Library),
-                (frame("acme/pay.Take", "/src/acme/take.go"), Origin::App),
+                (frame("acme/pay.Settle", "/src/acme/settle.go"), Origin::App),
             ],
             created_by: Some((frame("acme/pay.Start", "/src/acme/start.go"), Origin::App)),
         }
@@ -85,7 +85,7 @@ mod tests {
         let all = of_processes(vec![found(5), found(2)], &settings, Some(redactor));
         assert_eq!([all[0].pid, all[1].pid], [2, 5]);
         let text = format!("{all:?}").to_lowercase();
-        assert!(!text.contains("acme") && !text.contains("take"), "{text}");
+        assert!(!text.contains("acme") && !text.contains("settle"), "{text}");
         assert_eq!((&*all[0].list[0].state, all[0].list[0].waited), ("IO wait", Some(5)));
         let plain = of_processes(vec![found(5)], &settings, None);
         let roles =

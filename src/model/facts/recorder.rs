@@ -397,6 +397,7 @@ impl Markers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::facts::fact::Weights;
     use crate::model::facts::history::Range;
     use crate::model::vocabulary::blocker::BlockerKind;
 
@@ -530,6 +531,65 @@ mod tests {
         recorder.apply(&Event::Tick(Tick::new(10 * MS, 7)));
         recorder.apply(&Event::Tick(Tick::new(20 * MS, 7)));
         assert_eq!(waited(&recorder.view()), [(2, 20, 20, 1), (1, 10, 20, 1)]);
+    }
+
+    /// A goroutine that was found to wait in the frame `at`, since when its runtime says.
+    fn parked(time: Ns, since: Option<Ns>, frame: u64) -> Event {
+        let (thread, name) = (ThreadKey::goroutine(7, 21, 1), RawName::new(b"main.work"));
+        let seen = event::Seen::Blocked(event::Syscall::parked(State::Lock));
+        Event::Observation(Observation {
+            stack: vec![RawFrame::from_bits(frame)],
+            wait_began: since,
+            ..Observation::new(time, thread, name, seen)
+        })
+    }
+
+    /// Wall time, hits and the longest wait by frame, ms, of goroutines seen at these times, ms,
+    /// and ended at the last; and how long they wait by the newest state.
+    fn of_goroutines(seen: &[(Ns, Option<Ns>, u64)], end: Ns) -> (Vec<(u64, u64, u32, u64)>, Ns) {
+        let mut recorder = Recorder::new(0, Limits::default());
+        for at in (0..end).step_by(10) {
+            for (_, since, frame) in seen.iter().filter(|(time, ..)| *time == at) {
+                recorder.apply(&parked(at * MS, since.map(|since| since * MS), *frame));
+            }
+            recorder.apply(&Event::Tick(Tick::new(at * MS, 7)));
+        }
+        let now = recorder.view().threads[0];
+        let waits = recorder.view().at - now.since;
+        let (at, thread) = (end * MS, now.thread);
+        recorder.apply(&Event::ThreadEnded { at, thread, counters: None });
+        recorder.apply(&Event::Tick(Tick::new(at, 7)));
+        let view = recorder.view();
+        let mut found = FxHashMap::<u64, Weights>::default();
+        view.history.read(Range::Rolling(u64::MAX), view.at, &mut |key, weights| {
+            assert_eq!(key.state, RawState::Known(State::Lock));
+            let frame = view.tables.frame(view.tables.top(key.stack)).bits();
+            found.entry(frame).or_default().follow(weights);
+        });
+        let figures =
+            |(frame, of): (u64, Weights)| (frame, of.wall_ns / MS, of.hits, of.longest_ns / MS);
+        let mut found: Vec<_> = found.into_iter().map(figures).collect();
+        found.sort_unstable();
+        // It is known as of the tick before the newest one.
+        (found, waits / MS / 100 * 100)
+    }
+
+    #[test]
+    fn where_a_goroutine_was_found_holds_until_it_is_found_elsewhere() {
+        let seen = [(0, None, 5), (5_000, None, 6), (10_000, None, 5)];
+        assert_eq!(of_goroutines(&seen, 12_000).0, [(5, 7_000, 2, 0), (6, 5_000, 1, 0)]);
+    }
+
+    #[test]
+    fn waits_of_a_goroutine_are_one_only_if_its_runtime_says_so() {
+        let apart = [(0, None, 5), (5_000, None, 5), (10_000, None, 5)];
+        assert_eq!(of_goroutines(&apart, 11_000), (vec![(5, 11_000, 3, 0)], 0));
+        // A collection at 4 s found it waiting.
+        let one = [(0, None, 5), (5_000, Some(4_000), 5), (10_000, Some(4_000), 5)];
+        assert_eq!(of_goroutines(&one, 11_000), (vec![(5, 11_000, 2, 5_010)], 5_000));
+        // It began before it was seen first.
+        let old = [(1_000, Some(500), 5), (6_000, Some(500), 5)];
+        assert_eq!(of_goroutines(&old, 7_000), (vec![(5, 6_000, 1, 5_000)], 5_000));
     }
 
     #[test]

@@ -51,6 +51,8 @@ pub struct CommonWait {
     /// Its start.
     pub longest_from: Ns,
     pub threads: u32,
+    /// All of these are goroutines.
+    pub of_goroutines: bool,
     /// Index of the group that all of them are in, where groups are named after threads.
     pub group: Option<u32>,
     /// The name of one of them.
@@ -83,6 +85,8 @@ pub struct Busy {
 #[derive(Clone, Copy, Default)]
 struct Waiters {
     count: u32,
+    /// How many of them are goroutines.
+    goroutines: u32,
     /// The last one that was counted, and its newest name.
     last: Option<(u32, NameId)>,
     /// The cell with most waited time: that time, ns, its stack, and its number. Of equal ones the
@@ -201,7 +205,9 @@ impl Busy {
             }
             let Some(waiters) = waiters.get_mut(usize::from(rank)) else { continue };
             let same = waiters.last.filter(|(thread, _)| *thread == seen.thread);
+            let is_goroutine = shown.threads[seen.thread as usize].is_goroutine();
             waiters.count += u32::from(same.is_none());
+            waiters.goroutines += u32::from(same.is_none() && is_goroutine);
             // Whatever the order of facts, a thread has its newest name.
             let name = same.map_or(seen.name, |(_, name)| name.max(seen.name));
             waiters.last = Some((seen.thread, name));
@@ -241,6 +247,7 @@ impl Busy {
                 longest_ns: sum.longest_ns,
                 longest_from: sum.longest_from,
                 threads: waiters.count,
+                of_goroutines: waiters.goroutines == waiters.count,
                 group: sum.group.and_then(&group),
                 name: snapshot.tables.name(name).clone(),
                 observed: observed.map(|wait| (wait.times, wait.waits_for.clone())).collect(),

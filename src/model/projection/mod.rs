@@ -187,14 +187,18 @@ impl Group {
     }
 
     /// Returns how many threads it has: `12 threads`, or `12+ threads` where others have exited
-    /// that were not told apart.
+    /// that were not told apart; of goroutines `12 goroutines`.
     pub fn thread_count(&self) -> String {
         let (known, others) = self.known_threads();
+        let noun = match self.threads.iter().any(|of| of.thread.is_goroutine()) {
+            true => "goroutine",
+            false => "thread",
+        };
         match (known, others) {
-            (0, _) => "exited threads".into(),
-            (1, false) => "1 thread".into(),
-            (_, false) => format!("{known} threads"),
-            (_, true) => format!("{known}+ threads"),
+            (0, _) => format!("exited {noun}s"),
+            (1, false) => format!("1 {noun}"),
+            (_, false) => format!("{known} {noun}s"),
+            (_, true) => format!("{known}+ {noun}s"),
         }
     }
 }

@@ -63,6 +63,7 @@ impl World {
     fn fact(&mut self, thread: &str, stack: &str, state: State, wall: u64) -> &mut Weights {
         let tid =
             thread.bytes().fold(1, |hash: u32, b| hash.wrapping_mul(31).wrapping_add(b.into()));
+        let tid = tid & 0x7fff_ffff;
         self.fact_of(ThreadKey { pid: 1, tid, start: 1 }, thread, stack, state, wall)
     }
 

@@ -112,7 +112,13 @@ impl<M: ReadMemory> Reader<M> {
             Some((*at, one.filter(|one| matches!(one.status, Status::Waiting(_)))?))
         };
         let waiting: Vec<(u64, Read)> = places.iter().zip(found).filter_map(waits).collect();
-        let stacks = unchanged_stacks(&self.memory, &self.layout, &waiting);
+        let (memory, layout) = (&self.memory, &self.layout);
+        let mut stacks = unchanged_stacks(memory, layout, &waiting);
+        // One that cannot be read spoils all.
+        if waiting.len() > 1 && stacks.iter().all(Option::is_none) {
+            let one = |one: &(u64, Read)| unchanged_stacks(memory, layout, &[*one]).pop().flatten();
+            stacks = waiting.iter().map(one).collect();
+        }
         let mut parked = FxHashMap::default();
         for ((at, one), stack) in waiting.iter().zip(stacks) {
             // A stack that is not read to its end would not be whole.

@@ -190,3 +190,65 @@ fn no_word_makes_it_panic_or_last() {
         }
     }
 }
+
+#[test]
+fn goroutines_that_wait_are_read_in_rounds() {
+    use crate::model::vocabulary::state::State;
+    use crate::runtimes::frame_and_thread_names::Names;
+    use parked::{Batch, Parked, Reader, Slot};
+
+    let names = Names::default();
+    let reader = |memory: &Words| {
+        let program = made_up(memory.clone(), named(1, 0x1000, FUNCTIONS), LIST);
+        Reader::new(program, names.clone()).expect("a list")
+    };
+    let mut memory = world(152);
+    // The table is read from memory, too.
+    let table = named(1, 0x1000, FUNCTIONS);
+    for (nth, word) in (0u64..).zip(table.chunks(8)) {
+        let mut bytes = [0; 8];
+        bytes[..word.len()].copy_from_slice(word);
+        memory.put(8 * nth, &[u64::from_le_bytes(bytes)]);
+    }
+    let waits = |batch: &Batch| -> Vec<u64> {
+        let id = |(_, slot): &(u64, Slot)| match slot {
+            Slot::Parked(parked) => Some(parked.id),
+            Slot::Other => None,
+        };
+        batch.slots.iter().filter_map(id).collect()
+    };
+    let mut all = reader(&memory);
+    let batch = all.next_batch();
+    assert_eq!((batch.slots.len(), batch.is_last, waits(&batch)), (6, true, vec![1, 10]));
+    let stack: Vec<u8> = [0, 0, 0, 0x1010, 0, 0, 0, 0x1051u64].map(u64::to_le_bytes).concat();
+    let name = names.thread_name("main.work").expect("room");
+    let (pc, sp, since) = (0x1010, STACK, Some(1_000));
+    let expected = Parked { id: 1, pc, sp, stack, state: State::Wait, since, name };
+    assert_eq!(batch.slots[0], (place(0), Slot::Parked(expected)));
+    assert_eq!(batch.slots[1], (place(1), Slot::Other), "a thread executes it");
+    assert_eq!(all.next_batch(), batch, "the next round");
+
+    // Its stack changes at each read, is not there, or is longer than what is read.
+    let without_first = |change: &dyn Fn(&mut Words)| {
+        let mut memory = memory.clone();
+        change(&mut memory);
+        waits(&reader(&memory).next_batch())
+    };
+    assert_eq!(without_first(&|memory| memory.changes = Some((STACK + 8, 0))), [10]);
+    assert_eq!(without_first(&|memory| drop(memory.words.remove(&STACK))), [10]);
+    let end = |memory: &mut Words| memory.put(place(0) + 8, &[STACK + (2 << 20)]);
+    assert_eq!(without_first(&end), [10]);
+    // The runtime started it for itself.
+    let of_runtime = |memory: &mut Words| memory.put(place(0) + 152 + 200 + 16, &[0x1050]);
+    assert_eq!(without_first(&of_runtime), [10]);
+
+    // Of many, a batch is a part.
+    let mut many = memory.clone();
+    (6..120).for_each(|nth| goroutine(&mut many, 152, nth, 100 + nth, 4, 1));
+    many.put(LIST, &[POINTERS, 120, 120]);
+    many.put(POINTERS, &(0..120).map(place).collect::<Vec<u64>>());
+    let mut many = reader(&many);
+    let sizes: Vec<(usize, bool)> =
+        (0..3).map(|_| many.next_batch()).map(|batch| (batch.slots.len(), batch.is_last)).collect();
+    assert_eq!(sizes, [(64, false), (56, true), (64, false)]);
+}

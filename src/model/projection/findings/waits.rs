@@ -313,7 +313,7 @@ impl Evidence<'_> {
             (_, false) => "wait",
         };
         let text = format!(
-            "{who} {}{verb}{}{}: {}, up to {}",
+            "{who} {}{verb}{}{}: {}{}",
             match (wait.blocks_event_loop, is_one) {
                 (false, _) => "",
                 (true, true) => "blocks its event loop, ",
@@ -322,7 +322,11 @@ impl Evidence<'_> {
             self.what(wait),
             if self.is_never_done(wait) { " for tasks that no thread runs" } else { "" },
             self.of_busy(wait.waited_ns),
-            short_span(wait.longest_ns)
+            match wait.longest_ns {
+                // Goroutines are seen too seldom to tell.
+                0 => String::new(),
+                longest_ns => format!(", up to {}", short_span(longest_ns)),
+            }
         );
         Some(Finding {
             lost_ns: wait.waited_ns,
@@ -338,6 +342,7 @@ impl Evidence<'_> {
         let group = wait.group.and_then(|group| groups.get(group as usize));
         match (wait.threads, group) {
             (0 | 1, _) => (wait.name.to_string(), true),
+            (n, _) if wait.of_goroutines => (format!("{n} goroutines"), false),
             (n, Some(group)) if group.known_threads() == (n as usize, false) => {
                 let all = if n == 2 { "both".to_owned() } else { format!("all {n}") };
                 (format!("{all} {} threads", group.name), false)

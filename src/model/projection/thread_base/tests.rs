@@ -474,3 +474,76 @@ fn other_states_are_never_idle() {
     assert!(!is_idle(State::Wait, &[]), "without code of the user the lists decide");
     assert!(!is_idle(State::Wait, &["worker", "Queue::take"]), "what is above is not known");
 }
+
+/// `frames` outermost first, below `runtime.goexit`: `main.x` is the user's, `runtime.x` the
+/// runtime's, others are libraries'.
+fn is_idle_in_go(state: State, frames: &[&str]) -> bool {
+    let all = [&["runtime.goexit"], frames, &["runtime.gopark"]].concat();
+    let base = all.into_iter().fold(Base::default(), |base, name| {
+        let origin = match name.split('.').next() {
+            Some("main") => Origin::App,
+            _ => Origin::Library,
+        };
+        let file = Some("/src/a.go".into());
+        let location = Location { file, ..Location::named(name, FrameKind::Native) };
+        base.below(mark(&location, role(&location, origin)))
+    });
+    base.is_idle(state)
+}
+
+#[test]
+fn a_goroutine_that_waits_in_its_own_function_is_idle() {
+    let receive = ["runtime.chanrecv2", "runtime.chanrecv"];
+    for frames in [
+        &["main.consume"][..],
+        &["main.main.gowrap1", "main.consume"],
+        &["main.(*Pool).work", "sync.(*Cond).Wait"],
+        &["main.main.func1"],
+        &["main.main.func1", "main.consume"],
+        &["main.(*Server).Start.func2", "main.(*Server).drain"],
+        &["main.(*Worker).watch", "main.(*Worker).loop"],
+        &["runtime.main", "main.main", "sync.(*WaitGroup).Wait"],
+        &["database/sql.(*DB).connectionOpener"],
+        &["net/http.(*persistConn).writeLoop"],
+    ] {
+        assert!(is_idle_in_go(State::Wait, &[frames, &receive].concat()), "{frames:?}");
+        assert!(is_idle_in_go(State::Sleep, &[frames, &["time.Sleep"]].concat()), "{frames:?}");
+        assert!(!is_idle_in_go(State::Lock, &[frames, &receive].concat()), "{frames:?}");
+    }
+    for frames in [
+        &["net/http.(*conn).serve", "net/http.serverHandler.ServeHTTP", "main.one"][..],
+        &["net/http.(*conn).serve", "net/http.serverHandler.ServeHTTP", "proxy.Handle"],
+        &["main.consume", "main.price"],
+        &["main.main.func1", "main.consume", "main.price"],
+        &["main.(*Shop).order.func1", "main.price"],
+        &["sort.Slice", "main.less"],
+        &["runtime.main", "main.main", "main.load"],
+        &["runtime.main", "main.main", "net/http.Serve", "main.handle"],
+        &["main.handleOrder"],
+    ] {
+        assert!(!is_idle_in_go(State::Wait, &[frames, &receive].concat()), "{frames:?}");
+    }
+}
+
+#[test]
+fn a_goroutine_that_waits_for_a_client_is_idle_and_one_that_waits_for_an_answer_is_not() {
+    let read = ["net.(*conn).Read", "internal/poll.(*FD).Read", "runtime.netpollblock"];
+    let accept = ["net.(*TCPListener).Accept", "internal/poll.(*FD).Accept"];
+    let main = ["runtime.main", "main.main", "net/http.ListenAndServe"];
+    for frames in [
+        [&main[..], &accept].concat(),
+        [&["net/http.(*conn).serve", "net/http.(*conn).readRequest"][..], &read].concat(),
+        [&["net/http.(*connReader).backgroundRead"][..], &read].concat(),
+        [&["net/http.(*persistConn).readLoop"][..], &read].concat(),
+    ] {
+        assert!(is_idle_in_go(State::Io, &frames), "{frames:?}");
+    }
+    for frames in [
+        [&["net/http.(*conn).serve", "net/http.serverHandler.ServeHTTP", "main.one"][..], &read]
+            .concat(),
+        [&["main.fetch"][..], &read].concat(),
+        [&["runtime.main", "main.main", "net/http.Get"][..], &read].concat(),
+    ] {
+        assert!(!is_idle_in_go(State::Io, &frames), "{frames:?}");
+    }
+}
