@@ -103,6 +103,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "model::facts::tasks",
             "model::vocabulary::java_launch",
             "model::vocabulary::java_packages",
+            "model::vocabulary::state",
         ],
     ),
     // What a call waits for is decided in one place; `process` only resolves its arguments.

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use crate::capture::sampler::Core;
 use crate::capture::thread_scan::count_walk;
-use crate::model::vocabulary::event::{Event, Observation, Seen, Syscall};
+use crate::model::vocabulary::event::{Event, Observation, Seen};
 use crate::model::vocabulary::frame::{Ns, SECOND, ThreadKey};
 use crate::runtimes::frame_and_thread_names::Names;
 use crate::runtimes::go::parked::{Batch, Parked, Reader, Slot};
@@ -153,7 +153,7 @@ impl Core {
         let bytes = StackBytes { base: parked.sp, bytes: &parked.stack };
         let walk = unwinder.walk_blocked(&registers, bytes, &mut stack);
         count_walk(&walk, &mut self.losses);
-        let seen = Seen::Blocked(Syscall::parked(parked.state));
+        let seen = Seen::Blocked(parked.state.parked());
         self.events.push(Event::Observation(Observation {
             stack,
             wait_began: parked.since,

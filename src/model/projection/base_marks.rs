@@ -292,8 +292,17 @@ pub(in crate::model) fn mark(location: &Location, role: Role) -> BaseMark {
             Place::Neutral => BaseMark::Neutral,
         };
     }
-    if let Some(mark) = go_base::mark(location, role) {
-        return mark;
+    if let Some(place) = go_base::place(location, role) {
+        return match place {
+            go_base::Place::Starts => BaseMark::StartsGoroutine,
+            go_base::Place::Neutral => BaseMark::Neutral,
+            go_base::Place::Serves => BaseMark::Serves,
+            go_base::Place::Job => BaseMark::Job,
+            go_base::Place::Library => BaseMark::Library,
+            go_base::Place::Closure => BaseMark::Closure,
+            go_base::Place::InnerClosure => BaseMark::Any,
+            go_base::Place::Own(name) => mark_of_own(name),
+        };
     }
     let is_native = location.kind == FrameKind::Native;
     match role {
@@ -398,7 +407,7 @@ pub(in crate::model) fn mark(location: &Location, role: Role) -> BaseMark {
 }
 
 /// Returns the mark of a function of the user in native code by its own name, without its type.
-pub(super) fn mark_of_own(name: &str) -> BaseMark {
+fn mark_of_own(name: &str) -> BaseMark {
     let [_, loops, takes, serves, sleeps, _, _, jobs, ..] = &*PATTERNS;
     match &*snake_case(name) {
         name if serves.is_match(name) => BaseMark::Serves,

@@ -1,8 +1,7 @@
-//! Marks frames of Go for [`super::thread_base`]: by whose code it is, and by names that programs
-//! use for functions which serve or start others. A goroutine that waits at its own base waits for
-//! work: in libraries only, or directly in the function that it was started with.
+//! Places of functions of Go, for [`super::thread_base`]: by whose code it is, and by names that
+//! programs use for functions which serve or start others. A goroutine that waits at its own base
+//! waits for work: in libraries only, or directly in the function that it was started with.
 
-use super::base_marks::{BaseMark, mark_of_own};
 use crate::model::facts::tables::Location;
 use crate::model::vocabulary::go_functions::{is_go, is_wrapper, package};
 use crate::model::vocabulary::role::Role;
@@ -34,28 +33,44 @@ const HANDLES: &[&str] = &[
 const STARTERS: &[&str] =
     &["main", "init", "new", "start", "run", "serve", "listen", "open", "setup", "launch", "loop"];
 
-/// Returns the mark of a function of Go; `None` for any other.
-pub(super) fn mark(location: &Location, role: Role) -> Option<BaseMark> {
+/// What a function of Go says about the place of those further in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place<'n> {
+    /// The first one of a goroutine.
+    Starts,
+    Neutral,
+    Serves,
+    Job,
+    Library,
+    /// A closure of a function that starts goroutines.
+    Closure,
+    /// Another closure.
+    InnerClosure,
+    /// A function of the user: its own name, without package and type.
+    Own(&'n str),
+}
+
+/// Returns the place of a function of Go; `None` for any other.
+pub(super) fn place(location: &Location, role: Role) -> Option<Place<'_>> {
     let (name, file) = (&*location.function, location.file.as_deref());
     if !is_go(name, file) {
         return None;
     }
     Some(match name {
-        "runtime.goexit" | "runtime.goexit.abi0" => BaseMark::StartsGoroutine,
-        _ if package(name) == "runtime" || is_wrapper(name, file) => BaseMark::Neutral,
-        _ if SERVES.contains(&name) => BaseMark::Serves,
-        _ if HANDLES.contains(&name) => BaseMark::Job,
+        "runtime.goexit" | "runtime.goexit.abi0" => Place::Starts,
+        _ if package(name) == "runtime" || is_wrapper(name, file) => Place::Neutral,
+        _ if SERVES.contains(&name) => Place::Serves,
+        _ if HANDLES.contains(&name) => Place::Job,
         _ => match role {
             Role::App => own(name),
-            Role::Library => BaseMark::Library,
-            Role::Runtime | Role::Wait | Role::Kernel => BaseMark::Neutral,
-            Role::Marker => BaseMark::Job,
+            Role::Library => Place::Library,
+            Role::Runtime | Role::Wait | Role::Kernel => Place::Neutral,
+            Role::Marker => Place::Job,
         },
     })
 }
 
-/// Returns the mark of a function of the user.
-fn own(name: &str) -> BaseMark {
+fn own(name: &str) -> Place<'_> {
     let inside = &name[package(name).len()..];
     let parts: Vec<&str> = inside.split('.').filter(|part| !part.is_empty()).collect();
     let is_closure = |part: &str| {
@@ -63,12 +78,12 @@ fn own(name: &str) -> BaseMark {
         number.bytes().all(|byte| byte.is_ascii_digit())
     };
     let own = parts.iter().rev().find(|part| !is_closure(part)).copied().unwrap_or("");
-    if parts.last().is_some_and(|last| is_closure(last)) {
-        let own = own.to_ascii_lowercase();
-        return match STARTERS.iter().any(|start| own.starts_with(start)) {
-            true => BaseMark::Closure,
-            false => BaseMark::Any,
-        };
+    if !parts.last().is_some_and(|last| is_closure(last)) {
+        return Place::Own(own);
     }
-    mark_of_own(own)
+    let own = own.to_ascii_lowercase();
+    match STARTERS.iter().any(|start| own.starts_with(start)) {
+        true => Place::Closure,
+        false => Place::InnerClosure,
+    }
 }

@@ -2,7 +2,6 @@
 
 use super::blocker::RawBlocker;
 use super::frame::{Ns, RawFrame, RawName, ThreadKey};
-use super::state::State;
 
 /// The scheduler's figures for one thread, absolute since its birth.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -28,19 +27,9 @@ pub struct Syscall {
 impl Syscall {
     /// The number of futex(2).
     pub const FUTEX: i32 = 202;
-    /// Stands for the scheduler of Go, which a goroutine waits in; the first argument is its state.
+    /// Stands for the scheduler of Go, which a goroutine waits in; the first argument is its state
+    /// (`State::parked`).
     pub const PARKED: i32 = -2;
-
-    /// Returns what stands for the wait of a goroutine.
-    pub fn parked(state: State) -> Syscall {
-        Syscall { number: Syscall::PARKED, args: [state as u64, 0, 0, 0, 0, 0] }
-    }
-
-    /// Returns the state of a goroutine that waits.
-    pub fn parked_state(&self) -> Option<State> {
-        let state = State::ALL.into_iter().find(|state| *state as u64 == self.args[0]);
-        state.filter(|_| self.number == Syscall::PARKED)
-    }
 
     /// Returns the address of the futex, if the thread waits at one.
     pub fn futex(&self) -> Option<u64> {

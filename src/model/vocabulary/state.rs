@@ -40,6 +40,11 @@ impl State {
         State::Stopped,
     ];
 
+    /// Returns what stands for the system call of a goroutine that waits in this state.
+    pub fn parked(self) -> Syscall {
+        Syscall { number: Syscall::PARKED, args: [self as u64, 0, 0, 0, 0, 0] }
+    }
+
     /// The word that is shown and written to JSON.
     pub fn word(self) -> &'static str {
         match self {
@@ -82,8 +87,9 @@ impl RawState {
         use State::{Io, Lock, Poll, Sleep, Wait};
         // The kernel reads an `int` or `unsigned int` argument from the register's lower half.
         let low = |n: usize| call.args[n] as u32;
-        if let Some(state) = call.parked_state() {
-            return RawState::Known(state);
+        if call.number == Syscall::PARKED {
+            let state = State::ALL.into_iter().find(|state| *state as u64 == call.args[0]);
+            return RawState::Known(state.unwrap_or(Wait));
         }
         RawState::Known(match call.number {
             // read write open close stat fstat lstat; lseek
