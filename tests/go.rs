@@ -242,7 +242,9 @@ fn check_running(variant: &str, cgo: bool, flags: &[&str]) {
         // An interrupted signal handler, or one instruction of a change of stacks, is rare.
         let is_cut = names[0].starts_with('[') && names != ["[cpu, not sampled]"];
         let is_rare =
-            ["runtime.sigtramp", "runtime.sigreturn__sigaction", "gogo"].into_iter().any(has);
+            ["runtime.sigtramp", "runtime.cgoSigtramp", "runtime.sigreturn__sigaction", "gogo"]
+                .into_iter()
+                .any(has);
         assert!(!is_cut || is_rare, "{variant}: {stack:#?}");
     }
     assert_eq!(seen, (true, true, cgo), "{variant}: {stacks:#?}");
@@ -401,7 +403,8 @@ fn read(pid: u32) -> (Vec<Printed>, usize) {
 /// Functions at each end of a deep stack that are compared.
 const ENDS: usize = 40;
 
-fn check_parked(variant: &str, flags: &[&str]) {
+/// Builds and starts the program whose goroutines wait.
+fn parked(variant: &str, flags: &[&str]) -> Running {
     let targets = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets");
     let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("go_parked-{variant}-{}", std::process::id()));
@@ -411,7 +414,11 @@ fn check_parked(variant: &str, flags: &[&str]) {
     let output = command.args(["build", "-o"]).arg(&out).args(flags).arg("go_parked.go").output();
     let output = output.expect("go is needed");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let mut running = Running::start(&out, &[]);
+    Running::start(&out, &[])
+}
+
+fn check_parked(variant: &str, flags: &[&str]) {
+    let mut running = parked(variant, flags);
     let (ours, unreadable) = read(running.pid());
     assert_eq!(unreadable, 0, "{variant}");
     // Its runtime does not print its own functions, nor the middle of deep stacks.
@@ -444,6 +451,52 @@ fn check_parked(variant: &str, flags: &[&str]) {
 fn goroutines_that_wait() {
     check_parked("static", &[]);
     check_parked("cgo", &[]);
+}
+
+/// Wall time by stack, ms: of a run of `seconds`, the stacks of all goroutines and threads.
+fn waited(pid: u32, seconds: u64) -> BTreeMap<String, f64> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("stacks.folded");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+    let (pid, time) = (pid.to_string(), format!("{seconds}s"));
+    command.args(["record", "-p", &pid, "-d", &time, "--idle", "--level", "all", "-o"]).arg(&out);
+    let output = command.output().expect("our program");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = std::fs::read_to_string(out).expect("it is written");
+    let stack = |line: &str| {
+        let (stack, weight) = line.rsplit_once(' ').expect("a weight");
+        (stack.to_owned(), weight.parse::<f64>().expect("a number") / 1000.0)
+    };
+    text.lines().map(stack).collect()
+}
+
+#[test]
+fn goroutines_that_wait_have_time_of_their_own() {
+    const SECONDS: u64 = 6;
+    let running = parked("timed", &[]);
+    let stacks = waited(running.pid(), SECONDS);
+    let time = |group: &str, functions: &[&str]| -> f64 {
+        let is_there = |stack: &str| {
+            let mut names = stack.split(';').filter(|name| !name.contains(".gowrap"));
+            names.next() == Some(group) && names.take(functions.len()).eq(functions.iter().copied())
+        };
+        stacks.iter().filter(|(stack, _)| is_there(stack)).map(|(_, ms)| ms).sum()
+    };
+    // Each waits all the time. They are read soon after the start, one by one.
+    let most = (SECONDS * 1000) as f64 * 1.1;
+    let check = |count: f64, group: &str, functions: &[&str]| {
+        let found = time(group, functions);
+        let (least, most) = (count * most * 0.4, count * most);
+        assert!((least..most).contains(&found), "{group} {functions:?}: {found}: {stacks:#?}");
+    };
+    check(1.0, "main.locked", &["runtime.goexit", "main.locked", "sync.(*Mutex).Lock"]);
+    check(1.0, "main.locked", &["runtime.goexit", "main.locked", "sync.(*RWMutex).Lock"]);
+    let receive = ["runtime.goexit", "main.(*worker).receive"];
+    check(2.0, "main.(*worker).receive", &receive);
+    check(1.0, "time.Sleep", &["runtime.goexit", "time.Sleep"]);
+    check(1.0, "sync.(*WaitGroup).Wait", &["runtime.goexit", "sync.(*WaitGroup).Wait"]);
+    let hidden = stacks.keys().filter(|stack| stack.contains("runtime.gcBgMarkWorker"));
+    assert_eq!(hidden.count(), 0, "the runtime's own are none of the program's");
 }
 
 #[test]
