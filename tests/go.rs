@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::Running;
-use sampletop::runtimes::go::goroutines_of;
+use sampletop::runtimes::go::{goroutines_of, is_go};
 use sampletop::symbols::{Spot, disassemble_image, name_image};
 
 /// Permitted outermost frames: of a goroutine, or of a thread.
@@ -97,6 +97,7 @@ fn own(stack: &[Frame]) -> Vec<Frame> {
 
 fn check_blocked(variant: &str, cgo: bool, flags: &[&str]) {
     let mut running = Running::start(&build(variant, cgo, flags), &[]);
+    assert!(is_go(running.pid()), "{variant}");
     let stacks = dump(running.pid());
     for stack in &stacks {
         let last = stack.last().expect("frames");
@@ -203,8 +204,19 @@ fn running_stacks(pid: u32) -> Vec<(String, Vec<String>)> {
 }
 
 #[test]
+fn processes_without_go_are_none_of_go() {
+    assert!(!is_go(std::process::id()));
+    assert!(!is_go(u32::MAX));
+}
+
+#[test]
 fn running_goroutines() {
     let running = Running::start(&build("running", true, &[]), &["spin", "spin_in_c"]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+    command.args(["record", "-p", &running.pid().to_string(), "-d", "200ms", "--format", "json"]);
+    let output = command.output().expect("our program");
+    let profile: serde_json::Value = serde_json::from_slice(&output.stdout).expect("json");
+    assert_eq!(profile["targets"][0]["runtime"], "go");
     let stacks = running_stacks(running.pid());
     let chain = |middle: &[&'static str]| {
         let chain = ["runtime.goexit", "main.main.gowrap1", "main.main.func1"];
