@@ -94,6 +94,36 @@ fn those_in_java_compile_start_and_end() {
 }
 
 #[test]
+fn the_one_in_go_compiles_serves_and_ends() {
+    let demos = Path::new(env!("CARGO_MANIFEST_DIR")).join("demos/go");
+    let out =
+        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("shop-go-{}", std::process::id()));
+    let go = |arguments: &[&str]| {
+        Command::new("go").args(arguments).current_dir(&demos).env("GOWORK", "off").output()
+    };
+    let built = match go(&["build", "-o", &out.to_string_lossy(), "."]) {
+        Ok(built) => built,
+        Err(error) => {
+            return skipped("the_one_in_go_compiles_serves_and_ends", &format!("no go: {error}"));
+        }
+    };
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let checked = go(&["vet", "."]).expect("go");
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+    let output = Command::new(&out).arg("1").output().expect("it was built");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.is_empty(), "{said}");
+    let answers = String::from_utf8_lossy(&output.stdout);
+    let served = answers.strip_prefix("ready\n").and_then(|rest| rest.split_once(" requests"));
+    let served: u64 = served.expect("a number").0.parse().expect("a number");
+    assert!(served > 10, "{answers}");
+    // Without Go the script says what is missing.
+    let refused = Command::new(demos.join("run")).env("GO", "no-go").output().expect("bash");
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&refused.stderr).starts_with("no no-go: install Go"));
+}
+
+#[test]
 fn the_one_in_javascript_starts_serves_and_ends() {
     let demos = Path::new(env!("CARGO_MANIFEST_DIR")).join("demos/node");
     if let Err(error) = Command::new("node").arg("--version").output() {

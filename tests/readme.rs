@@ -42,12 +42,13 @@ const FORBIDDEN: [&str; 9] = [
 
 /// Options of other programs, and `--unwinder`, which only a build with the feature `libunwind`
 /// lists.
-const FOREIGN: [&str; 21] = [
+const FOREIGN: [&str; 22] = [
     "--all-targets",
     "--bench",
     "--call-graph",
     "--example",
     "--features",
+    "--gos",
     "--install",
     "--interpreted-frames-native-stack",
     "--jdks",

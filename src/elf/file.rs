@@ -215,19 +215,38 @@ fn inflate(data: &[u8]) -> Option<Vec<u8>> {
     CompressedData { format, data, uncompressed_size }.decompress().ok().map(Cow::into_owned)
 }
 
+/// Maximum notes that are read.
+const NOTES_MAX: usize = 64;
+
 /// The GNU build id among notes, 1 to 64 bytes.
-pub fn build_id_note(mut notes: &[u8]) -> Option<Vec<u8>> {
-    for _ in 0..64 {
+pub fn build_id_note(notes: &[u8]) -> Option<Vec<u8>> {
+    let is_it = |(name, kind, id): &(&[u8], u32, &[u8])| {
+        *name == b"GNU\0" && *kind == NT_GNU_BUILD_ID && (1..=64).contains(&id.len())
+    };
+    Notes(notes).take(NOTES_MAX).find(is_it).map(|(_, _, id)| id.to_vec())
+}
+
+/// Returns whether there is a note of this owner and type.
+pub fn has_note(notes: &[u8], owner: &[u8], kind: u32) -> bool {
+    Notes(notes).take(NOTES_MAX).any(|(name, of, _)| name == owner && of == kind)
+}
+
+/// Notes one behind the other: owner, type, text.
+struct Notes<'a>(&'a [u8]);
+
+impl<'a> Iterator for Notes<'a> {
+    type Item = (&'a [u8], u32, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let notes = std::mem::take(&mut self.0);
         let (name_size, size) = (u32_at(notes, 0)? as usize, u32_at(notes, 4)? as usize);
         let name = notes.get(12..)?.get(..name_size)?;
         let at = 12 + name_size.checked_next_multiple_of(4)?;
-        let id = notes.get(at..)?.get(..size)?;
-        if name == b"GNU\0" && u32_at(notes, 8)? == NT_GNU_BUILD_ID && (1..=64).contains(&size) {
-            return Some(id.to_vec());
-        }
-        notes = notes.get(at.checked_add(size.checked_next_multiple_of(4)?)?..)?;
+        let text = notes.get(at..)?.get(..size)?;
+        let next = size.checked_next_multiple_of(4).and_then(|size| at.checked_add(size));
+        self.0 = next.and_then(|next| notes.get(next..)).unwrap_or(&[]);
+        Some((name, u32_at(notes, 8)?, text))
     }
-    None
 }
 
 /// Formats a build id as tools do.

@@ -10,7 +10,7 @@
 
 mod file;
 
-pub use file::{Elf, build_id_note, hex};
+pub use file::{Elf, build_id_note, has_note, hex};
 
 /// Maximum segments that are read; real files have some 15.
 const SEGMENTS_MAX: u16 = 1 << 10;
@@ -35,6 +35,7 @@ pub const PT_INTERP: u32 = 3;
 pub const PT_NOTE: u32 = 4;
 pub const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 pub const PF_X: u32 = 1;
+pub const PF_W: u32 = 2;
 pub const SHT_SYMTAB: u32 = 2;
 pub const SHT_NOTE: u32 = 7;
 pub const SHT_NOBITS: u32 = 8;

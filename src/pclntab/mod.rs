@@ -243,10 +243,16 @@ impl<B: Bytes> Table<B> {
     /// Returns the id of functions that the compiler made to call another one: wrappers of methods,
     /// `go f(x)`. Searches through all functions.
     pub fn wrapper_id(&self) -> Option<u8> {
-        /// The function whose id is the one before, in all versions (internal/abi/symtab.go).
-        const BEFORE: &[u8] = b"runtime.systemstack_switch";
-        let known = self.functions().find(|f| self.name(f).as_deref() == Some(BEFORE))?;
-        known.id.checked_add(1).filter(|_| known.id > 0)
+        /// The functions whose ids are the ones before, in all versions (internal/abi/symtab.go),
+        /// and by how much. In Go 1.18 the first has none.
+        const BEFORE: [(&[u8], u8); 2] =
+            [(b"runtime.systemstack_switch", 1), (b"runtime.systemstack", 2)];
+        let by = |function: Function| {
+            let name = self.name(&function)?;
+            let (_, before) = BEFORE.into_iter().find(|(known, _)| *known == name)?;
+            function.id.checked_add(before).filter(|_| function.id > 0)
+        };
+        self.functions().find_map(by)
     }
 
     /// Returns the bytes between the stack pointer and the return address at the instruction at

@@ -69,6 +69,7 @@ pub fn detect(pid: u32, names: Names, files: Files) -> Detect {
             if std::mem::take(&mut tries).made > 0 {
                 names.missing(pid, None);
             }
+            note_go(pid, &names);
             return finder.observe(pid, maps, &names);
         };
         match tries.next(image, Instant::now()) {
@@ -91,6 +92,15 @@ pub fn detect(pid: u32, names: Names, files: Files) -> Detect {
             }
         }
     })
+}
+
+/// Records whether a process without another runtime executes a Go program.
+fn note_go(pid: u32, names: &Names) {
+    let is_go = go::is_go(pid);
+    // After an exec it may be another one.
+    if is_go != (names.runtime(pid) == "go") {
+        names.attached(pid, if is_go { "go" } else { "native" });
+    }
 }
 
 /// When to attach again to a runtime that could not be read.

@@ -244,8 +244,8 @@ fn target(take: &mut Take<'_>) -> Option<Target> {
 
 /// Returns the known runtime name that equals `word`.
 fn runtime(word: &str) -> &'static str {
-    const WORDS: [&str; 10] =
-        ["native", "jvm", "python", "node", "ruby", "perl", "php", "dotnet", "beam", "lua"];
+    const WORDS: [&str; 11] =
+        ["native", "jvm", "python", "node", "ruby", "perl", "php", "dotnet", "beam", "lua", "go"];
     WORDS.into_iter().find(|known| *known == word).unwrap_or("unknown")
 }
 

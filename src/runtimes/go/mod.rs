@@ -1,6 +1,7 @@
 //! Goroutines of Go programs, read from outside while the program runs. Go 1.18 to 1.27.
 //!
 //! ```text
+//! detection       whether a process executes one
 //! program         its functions, its variables, whose code is whose
 //! goroutine_list  all goroutines, and what each does
 //! parked          those that wait, read again and again
@@ -11,6 +12,7 @@
 //! structure. The program runs meanwhile: a stack counts only if the structure and all bytes of the
 //! stack are the same when they are read a second time.
 
+mod detection;
 mod goroutine_list;
 pub mod parked;
 mod program;
@@ -24,6 +26,7 @@ use crate::clock::monotonic;
 use crate::model::facts::goroutines::{Goroutine, Goroutines};
 use crate::process::maps::Maps;
 use crate::process::memory::{Memory, ReadMemory};
+pub use detection::is_go;
 use goroutine_list::{GOROUTINE, GoroutineList, Layout, Status, read_reasons};
 use program::Program;
 use walk::{Copied, Frames, walk};

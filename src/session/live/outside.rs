@@ -18,6 +18,7 @@ use crate::model::projection::settings::Settings;
 use crate::process::mapped_files::Files;
 use crate::process::process_list::{self, ProcessRow};
 use crate::reducer::{Asker, Publication};
+use crate::runtimes::go;
 use crate::tui::terminal::Screen;
 
 /// Interval at which the reducer publishes for the screen.
@@ -160,7 +161,12 @@ impl Here {
 
 impl Host for Here {
     fn processes(&mut self) -> Vec<ProcessRow> {
-        process_list::processes()
+        let mut rows = process_list::processes();
+        // Go programs have any name.
+        for row in rows.iter_mut().filter(|row| row.runtime == "native" && go::is_go(row.pid)) {
+            row.runtime = "go";
+        }
+        rows
     }
 
     fn watch(&mut self, spec: &TargetSpec, sender: &Sender<Message>) -> Result<Aimed, Failure> {
