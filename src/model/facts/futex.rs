@@ -133,7 +133,7 @@ const METHODS: &[(&str, &str, &str, FutexKind)] = &[
     ("", "SafepointSynchronize", "block", Wait),
 ];
 
-/// Java's and Python's methods, by class and method.
+/// Methods of Java, Python and Go, by class and method.
 const OF_RUNTIMES: &[(&str, &str, FutexKind)] = &[
     ("java.util.concurrent.locks.ReentrantLock", "*lock*", Lock),
     ("java.util.concurrent.locks.ReentrantLock", "tryLock", Lock),
@@ -146,6 +146,9 @@ const OF_RUNTIMES: &[(&str, &str, FutexKind)] = &[
     ("java.util.concurrent.locks.AbstractQueuedLongSynchronizer$ConditionObject", "await*", Wait),
     ("java.lang.Object", "wait*", Wait),
     ("java.lang.Thread", "sleep*", Sleep),
+    // Go's, which say for themselves what they wait for since 1.20.
+    ("sync.(*Mutex)", "*ock*", Lock),
+    ("sync.(*RWMutex)", "*Lock", Lock),
     // Python's.
     ("threading.Lock", "acquire", Lock),
     ("threading.RLock", "acquire", Lock),
@@ -200,6 +203,9 @@ mod tests {
             ("__GI___pthread_mutex_lock", Some(Lock)),
             ("pthread_mutex_lock@@GLIBC_2.2.5", Some(Lock)),
             ("__lll_lock_wait", Some(Lock)),
+            ("sync.(*Mutex).lockSlow", Some(Lock)),
+            ("sync.(*RWMutex).RLock", Some(Lock)),
+            ("sync.(*WaitGroup).Wait", None),
             ("__pthread_rwlock_wrlock", Some(Lock)),
             ("std::sys::sync::mutex::futex::Mutex::lock_contended", Some(Lock)),
             ("std::sync::poison::mutex::Mutex<T>::lock", Some(Lock)),

@@ -536,7 +536,7 @@ mod tests {
     /// A goroutine that was found to wait in the frame `at`, since when its runtime says.
     fn parked(time: Ns, since: Option<Ns>, frame: u64) -> Event {
         let (thread, name) = (ThreadKey::goroutine(7, 21, 1), RawName::new(b"main.work"));
-        let seen = event::Seen::Blocked(State::Lock.parked());
+        let seen = event::Seen::Blocked(RawState::Known(State::Lock).parked());
         Event::Observation(Observation {
             stack: vec![RawFrame::from_bits(frame)],
             wait_began: since,

@@ -28,7 +28,7 @@ impl Syscall {
     /// The number of futex(2).
     pub const FUTEX: i32 = 202;
     /// Stands for the scheduler of Go, which a goroutine waits in; the first argument is its state
-    /// (`State::parked`).
+    /// (`RawState::parked`).
     pub const PARKED: i32 = -2;
 
     /// Returns the address of the futex, if the thread waits at one.

@@ -40,11 +40,6 @@ impl State {
         State::Stopped,
     ];
 
-    /// Returns what stands for the system call of a goroutine that waits in this state.
-    pub fn parked(self) -> Syscall {
-        Syscall { number: Syscall::PARKED, args: [self as u64, 0, 0, 0, 0, 0] }
-    }
-
     /// The word that is shown and written to JSON.
     pub fn word(self) -> &'static str {
         match self {
@@ -80,6 +75,18 @@ pub enum FutexKind {
 }
 
 impl RawState {
+    /// Stands for [`RawState::Futex`] in [`RawState::parked`].
+    const BY_FRAMES: u64 = u64::MAX;
+
+    /// Returns what stands for the system call of a goroutine that waits in this state.
+    pub fn parked(self) -> Syscall {
+        let state = match self {
+            RawState::Known(state) => state as u64,
+            RawState::Futex => RawState::BY_FRAMES,
+        };
+        Syscall { number: Syscall::PARKED, args: [state, 0, 0, 0, 0, 0] }
+    }
+
     /// Decides by system call, x86-64 numbers as in the kernel's
     /// `arch/x86/entry/syscalls/syscall_64.tbl` (6.18). Unknown ones, and a wait outside any system
     /// call (-1), are a plain [`State::Wait`].
@@ -87,6 +94,9 @@ impl RawState {
         use State::{Io, Lock, Poll, Sleep, Wait};
         // The kernel reads an `int` or `unsigned int` argument from the register's lower half.
         let low = |n: usize| call.args[n] as u32;
+        if call.number == Syscall::PARKED && call.args[0] == RawState::BY_FRAMES {
+            return RawState::Futex;
+        }
         if call.number == Syscall::PARKED {
             let state = State::ALL.into_iter().find(|state| *state as u64 == call.args[0]);
             return RawState::Known(state.unwrap_or(Wait));
@@ -152,6 +162,16 @@ impl RawState {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn states_of_goroutines_pass_through_calls() {
+        let known = State::ALL.into_iter().map(RawState::Known);
+        for state in known.chain([RawState::Futex]) {
+            assert_eq!(RawState::of_blocked(state.parked()), state);
+        }
+        let unknown = Syscall { number: Syscall::PARKED, args: [9, 0, 0, 0, 0, 0] };
+        assert_eq!(RawState::of_blocked(unknown), RawState::Known(State::Wait));
+    }
 
     fn state(number: i32, args: [u64; 6]) -> RawState {
         RawState::of_blocked(Syscall { number, args })

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use crate::model::vocabulary::frame::{Ns, RawName};
 use crate::model::vocabulary::go_functions::{is_wrapper, shown};
-use crate::model::vocabulary::state::State;
+use crate::model::vocabulary::state::{RawState, State};
 use crate::model::vocabulary::text::{NAME_CAP, clean_bytes};
 use crate::pclntab::{Header, Table};
 use crate::process::maps::Maps;
@@ -35,7 +35,7 @@ pub struct Parked {
     pub sp: u64,
     /// Its stack, from `sp` to its end.
     pub stack: Vec<u8>,
-    pub state: State,
+    pub state: RawState,
     /// A time since which it has waited without a break; `None`: unknown.
     pub since: Option<Ns>,
     /// The function that it was started with.
@@ -209,13 +209,15 @@ fn chosen(all: Vec<u64>) -> Vec<u64> {
 
 /// Returns the state of a goroutine that waits, by the words of Go's runtime (`waitReason` in
 /// runtime/runtime2.go, Go 1.18 to 1.27).
-fn state_of(reason: &str) -> State {
-    match reason {
+fn state_of(reason: &str) -> RawState {
+    RawState::Known(match reason {
         "sync.Mutex.Lock" | "sync.RWMutex.RLock" | "sync.RWMutex.Lock" => State::Lock,
         "IO wait" => State::Io,
         "sleep" => State::Sleep,
+        // Of a mutex before Go 1.20, too.
+        "semacquire" => return RawState::Futex,
         _ => State::Wait,
-    }
+    })
 }
 
 #[cfg(test)]
@@ -244,10 +246,9 @@ mod tests {
     fn words_of_the_runtime_are_states() {
         let reasons = ["sync.Mutex.Lock", "sync.RWMutex.RLock", "sync.RWMutex.Lock", "IO wait"];
         let states = [State::Lock, State::Lock, State::Lock, State::Io];
-        assert_eq!(reasons.map(state_of), states);
-        assert_eq!(
-            ["sleep", "chan receive", ""].map(state_of),
-            [State::Sleep, State::Wait, State::Wait]
-        );
+        assert_eq!(reasons.map(state_of), states.map(RawState::Known));
+        let others = [State::Sleep, State::Wait, State::Wait].map(RawState::Known);
+        assert_eq!(["sleep", "chan receive", ""].map(state_of), others);
+        assert_eq!(state_of("semacquire"), RawState::Futex);
     }
 }

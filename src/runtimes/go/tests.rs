@@ -193,7 +193,7 @@ fn no_word_makes_it_panic_or_last() {
 
 #[test]
 fn goroutines_that_wait_are_read_in_rounds() {
-    use crate::model::vocabulary::state::State;
+    use crate::model::vocabulary::state::{RawState, State};
     use crate::runtimes::frame_and_thread_names::Names;
     use parked::{Batch, Parked, Reader, Slot};
 
@@ -223,7 +223,8 @@ fn goroutines_that_wait_are_read_in_rounds() {
     let stack: Vec<u8> = [0, 0, 0, 0x1010, 0, 0, 0, 0x1051u64].map(u64::to_le_bytes).concat();
     let name = names.thread_name("main.work").expect("room");
     let (pc, sp, since) = (0x1010, STACK, Some(1_000));
-    let expected = Parked { id: 1, pc, sp, stack, state: State::Wait, since, name };
+    let expected =
+        Parked { id: 1, pc, sp, stack, state: RawState::Known(State::Wait), since, name };
     assert_eq!(batch.slots[0], (place(0), Slot::Parked(expected)));
     assert_eq!(batch.slots[1], (place(1), Slot::Other), "a thread executes it");
     assert_eq!(all.next_batch(), batch, "the next round");
