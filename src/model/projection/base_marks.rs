@@ -68,6 +68,8 @@ pub(in crate::model) enum BaseMark {
     Starts,
     /// The same of a goroutine.
     StartsGoroutine,
+    /// The first function of the main goroutine.
+    StartsMainGoroutine,
     /// The language's own library. It starts threads, and it waits in conditions and channels.
     Library,
     /// Another library.
@@ -295,6 +297,8 @@ pub(in crate::model) fn mark(location: &Location, role: Role) -> BaseMark {
     if let Some(place) = go_base::place(location, role) {
         return match place {
             go_base::Place::Starts => BaseMark::StartsGoroutine,
+            go_base::Place::StartsMain => BaseMark::StartsMainGoroutine,
+            go_base::Place::Joins => BaseMark::Joins,
             go_base::Place::Neutral => BaseMark::Neutral,
             go_base::Place::Serves => BaseMark::Serves,
             go_base::Place::Job => BaseMark::Job,

@@ -38,6 +38,10 @@ const STARTERS: &[&str] =
 pub(super) enum Place<'n> {
     /// The first one of a goroutine.
     Starts,
+    /// The first one of the main goroutine.
+    StartsMain,
+    /// It waits for other goroutines to end.
+    Joins,
     Neutral,
     Serves,
     Job,
@@ -58,6 +62,8 @@ pub(super) fn place(location: &Location, role: Role) -> Option<Place<'_>> {
     }
     Some(match name {
         "runtime.goexit" | "runtime.goexit.abi0" => Place::Starts,
+        "runtime.main" => Place::StartsMain,
+        "sync.(*WaitGroup).Wait" | "golang.org/x/sync/errgroup.(*Group).Wait" => Place::Joins,
         _ if package(name) == "runtime" || is_wrapper(name, file) => Place::Neutral,
         _ if SERVES.contains(&name) => Place::Serves,
         _ if HANDLES.contains(&name) => Place::Job,

@@ -51,9 +51,10 @@ const WAITS: &[&str] = &[
     r"com\.lmax\.disruptor\.[A-Za-z]*WaitStrategy\.waitFor",
     // Sleeps until Tomcat is to end.
     r"org\.apache\.catalina\.core\.StandardServer\.await",
-    // Threads of Go's scheduler: parked, the monitor, the one that starts others. Goroutines that
-    // wait are on no thread.
+    // Threads of Go's scheduler: parked, the monitor, the one that starts others.
     r"runtime\.(stopm|mPark|sysmon|templateThread)",
+    // `select {}`: a goroutine that waits for ever.
+    r"runtime\.block",
     r"os/signal\.signal_recv",
 ];
 

@@ -60,6 +60,11 @@ pub(super) enum Base {
     GoOwn,
     /// A library, called by these.
     GoInLibrary,
+    /// The user's functions in the main goroutine: a wait in any of them is for other goroutines,
+    /// or for the end of the program.
+    GoMain,
+    /// A library, called by these.
+    GoMainInLibrary,
     Job,
 }
 
@@ -156,7 +161,13 @@ impl Base {
         use BaseMark::{Any, Closure, Loop, Main, Run};
         let is_go = matches!(
             self,
-            Base::Goroutine | Base::GoLibrary | Base::GoClosure | Base::GoOwn | Base::GoInLibrary
+            Base::Goroutine
+                | Base::GoLibrary
+                | Base::GoClosure
+                | Base::GoOwn
+                | Base::GoInLibrary
+                | Base::GoMain
+                | Base::GoMainInLibrary
         );
         if !is_go {
             return (mark == BaseMark::StartsGoroutine).then_some(Base::Goroutine);
@@ -164,6 +175,10 @@ impl Base {
         Some(match (self, mark) {
             (base, BaseMark::Neutral | BaseMark::Parks) => base,
             (_, BaseMark::Serves) => Base::Serves,
+            (Base::Goroutine, BaseMark::StartsMainGoroutine) => Base::GoMain,
+            (Base::GoMain | Base::GoMainInLibrary, BaseMark::Library) => Base::GoMainInLibrary,
+            (Base::GoMain | Base::GoMainInLibrary, _) => Base::GoMain,
+            (base, BaseMark::Joins) => base,
             (Base::Goroutine | Base::GoLibrary, BaseMark::Library) => Base::GoLibrary,
             (_, BaseMark::Library) => Base::GoInLibrary,
             (Base::Goroutine, Closure) => Base::GoClosure,
@@ -193,6 +208,7 @@ impl Base {
                     | Base::GoClosure
                     | Base::GoOwn
                     | Base::GoInLibrary
+                    | Base::GoMain
             ),
             // By any other name it may read the answer of another server. A listed server's thread
             // reads its own pipe there, or waits for completions that others asked for.

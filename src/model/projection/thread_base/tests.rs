@@ -503,6 +503,8 @@ fn a_goroutine_that_waits_in_its_own_function_is_idle() {
         &["main.(*Server).Start.func2", "main.(*Server).drain"],
         &["main.(*Worker).watch", "main.(*Worker).loop"],
         &["runtime.main", "main.main", "sync.(*WaitGroup).Wait"],
+        &["runtime.main", "main.main", "main.load"],
+        &["runtime.main", "main.main", "cobra.execute", "main.run", "main.await"],
         &["database/sql.(*DB).connectionOpener"],
         &["net/http.(*persistConn).writeLoop"],
     ] {
@@ -517,8 +519,8 @@ fn a_goroutine_that_waits_in_its_own_function_is_idle() {
         &["main.main.func1", "main.consume", "main.price"],
         &["main.(*Shop).order.func1", "main.price"],
         &["sort.Slice", "main.less"],
-        &["runtime.main", "main.main", "main.load"],
-        &["runtime.main", "main.main", "net/http.Serve", "main.handle"],
+        &["runtime.main", "main.main", "main.load", "net/http.(*Client).Do"],
+        &["main.(*Shop).order", "main.all", "sync.(*WaitGroup).Wait"],
         &["main.handleOrder"],
     ] {
         assert!(!is_idle_in_go(State::Wait, &[frames, &receive].concat()), "{frames:?}");
