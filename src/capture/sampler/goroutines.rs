@@ -1,7 +1,8 @@
 //! Goroutines that wait: on no thread's stack, they are read beside the threads, a few at each tick
-//! and each about every five seconds. Each counts as a thread of its own while it waits. What it
-//! waits in holds until it is found otherwise. That is right on average, because how often it is
-//! found somewhere goes by the time that it spends there.
+//! and each at least about every five seconds. Each counts as a thread of its own while it waits.
+//! What it waits in holds until it is found otherwise. That is right on average, because how often
+//! it is found somewhere goes by the time that it spends there. They are not all read at once: what
+//! happens to all in one moment, such as a garbage collection, would weigh too much or nothing.
 
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 
@@ -16,17 +17,26 @@ use crate::runtimes::go::parked::{Batch, Parked, Reader, Slot};
 use crate::unwinder::interpreted::{StackOwner, Taken};
 use crate::unwinder::{Registers, StackBytes};
 
-/// Time from one round to the next, ns.
+/// Time in which all goroutines are read, ns; fewer than [`RATE`] times that are read more often.
 const ROUND: Ns = 5 * SECOND;
+/// Goroutines that are read in a second at least, where there are any.
+const RATE: u64 = 100;
+/// Maximum goroutines that are read at a time.
+const BATCH: usize = 64;
 
 /// Reads the goroutines of one process on a thread of its own: what it reads may hang.
 pub struct Goroutines {
-    orders: SyncSender<()>,
+    /// How many are to be read next.
+    orders: SyncSender<usize>,
     batches: Receiver<Batch>,
     /// A batch was ordered and has not arrived.
     is_ordered: bool,
-    /// When the round began, or will begin.
-    round: Ns,
+    /// When one was ordered last.
+    ordered: Ns,
+    /// All were read once.
+    is_begun: bool,
+    /// How many are read in one round.
+    listed: u64,
     /// Those that waited when they were read last, by the addresses of their structures.
     known: FxHashMap<u64, ThreadKey>,
     /// How often a goroutine was found to wait that had not waited before.
@@ -35,24 +45,36 @@ pub struct Goroutines {
 
 impl Goroutines {
     /// Starts to read. `None`: no thread can be started.
-    fn start(pid: u32, names: Names, now: Ns) -> Option<Goroutines> {
-        let (orders, ordered) = sync_channel::<()>(1);
+    fn start(pid: u32, names: Names) -> Option<Goroutines> {
+        let (orders, ordered) = sync_channel::<usize>(1);
         let (send, batches) = sync_channel(1);
         let read = move || {
             let mut reader = None;
-            while ordered.recv().is_ok() {
+            while let Ok(count) = ordered.recv() {
                 if reader.is_none() {
                     reader = Reader::of(pid, names.clone());
                 }
                 let Some(reader) = &mut reader else { return };
-                if send.send(reader.next_batch()).is_err() {
+                if send.send(reader.next_batch(count)).is_err() {
                     return;
                 }
             }
         };
         std::thread::Builder::new().name("goroutines".into()).spawn(read).ok()?;
-        let known = FxHashMap::default();
-        Some(Goroutines { orders, batches, is_ordered: false, round: now, known, found: 0 })
+        Some(Goroutines::new(orders, batches))
+    }
+
+    fn new(orders: SyncSender<usize>, batches: Receiver<Batch>) -> Goroutines {
+        Goroutines {
+            orders,
+            batches,
+            is_ordered: false,
+            ordered: 0,
+            is_begun: false,
+            listed: 0,
+            known: FxHashMap::default(),
+            found: 0,
+        }
     }
 
     /// Returns what was read since the last call, and orders the next batch when it is time.
@@ -65,12 +87,20 @@ impl Goroutines {
         };
         if let Some(batch) = &batch {
             self.is_ordered = false;
-            if batch.is_last {
-                self.round = now.max(self.round + ROUND);
-            }
+            self.is_begun |= batch.is_last;
+            self.listed = batch.listed as u64;
         }
-        if !self.is_ordered && now >= self.round {
-            self.is_ordered = self.orders.try_send(()).is_ok();
+        let count = match self.is_begun {
+            false => BATCH,
+            true => {
+                let rate = RATE.max(self.listed * SECOND / ROUND);
+                let due = rate.saturating_mul(now.saturating_sub(self.ordered)) / SECOND;
+                usize::try_from(due).unwrap_or(BATCH).min(BATCH)
+            }
+        };
+        if !self.is_ordered && count > 0 {
+            self.is_ordered = self.orders.try_send(count).is_ok();
+            self.ordered = now;
         }
         Ok(batch)
     }
@@ -113,7 +143,7 @@ impl Core {
         let process = &mut self.processes[index];
         let pid = process.pid();
         let names = &self.walkers.names;
-        let start = || Goroutines::start(pid, names.clone(), now);
+        let start = || Goroutines::start(pid, names.clone());
         let Some(mut goroutines) = process.goroutines.take().unwrap_or_else(start) else {
             process.goroutines = Some(None);
             return;
@@ -177,9 +207,7 @@ mod tests {
     fn a_goroutine_keeps_its_key_while_it_waits() {
         let (orders, _ordered) = sync_channel(1);
         let (_send, batches) = sync_channel(1);
-        let known = FxHashMap::default();
-        let mut goroutines =
-            Goroutines { orders, batches, is_ordered: false, round: 0, known, found: 0 };
+        let mut goroutines = Goroutines::new(orders, batches);
         let mut at = |place, id| goroutines.follow(7, place, id);
         let key = |id, found| Some(ThreadKey::goroutine(7, id, found));
         assert_eq!(at(0x10, Some(21)), (key(21, 1), None));
@@ -192,29 +220,26 @@ mod tests {
     }
 
     #[test]
-    fn batches_are_ordered_until_a_round_is_done() {
+    fn all_are_read_at_once_first_and_a_few_at_a_time_later() {
+        const MS: Ns = SECOND / 1000;
         let (orders, ordered) = sync_channel(1);
         let (send, batches) = sync_channel(1);
-        let known = FxHashMap::default();
-        let mut goroutines =
-            Goroutines { orders, batches, is_ordered: false, round: 100, known, found: 0 };
-        let batch = |is_last| Batch { is_last, ..Batch::default() };
-        assert_eq!(goroutines.take(99), Ok(None));
-        assert!(ordered.try_recv().is_err(), "it is not time yet");
-        assert_eq!(goroutines.take(100), Ok(None));
-        assert!(ordered.try_recv().is_ok());
-        assert_eq!(goroutines.take(101), Ok(None));
-        assert!(ordered.try_recv().is_err(), "one at a time");
-        send.send(batch(false)).expect("room");
-        assert_eq!(goroutines.take(102), Ok(Some(batch(false))));
-        assert!(ordered.try_recv().is_ok());
-        send.send(batch(true)).expect("room");
-        assert_eq!(goroutines.take(103), Ok(Some(batch(true))));
-        assert_eq!(goroutines.take(100 + ROUND - 1), Ok(None));
-        assert!(ordered.try_recv().is_err(), "the round is done");
-        assert_eq!(goroutines.take(100 + ROUND), Ok(None));
-        assert!(ordered.try_recv().is_ok());
+        let mut goroutines = Goroutines::new(orders, batches);
+        let batch = |is_last, listed| Batch { is_last, listed, ..Batch::default() };
+        let mut take = |at: Ns, read: Option<Batch>| {
+            read.clone().into_iter().for_each(|batch| send.send(batch).expect("room"));
+            assert_eq!(goroutines.take(at * MS), Ok(read));
+            ordered.try_recv().ok()
+        };
+        assert_eq!(take(1_000, None), Some(BATCH));
+        assert_eq!(take(1_010, None), None, "one at a time");
+        assert_eq!(take(1_020, Some(batch(false, 100))), Some(BATCH));
+        assert_eq!(take(1_030, Some(batch(true, 100))), Some(1), "100 in a second");
+        assert_eq!(take(1_035, Some(batch(false, 100))), None);
+        assert_eq!(take(1_080, None), Some(5));
+        assert_eq!(take(1_090, Some(batch(false, 4_000))), Some(8), "4,000 in five seconds");
+        assert_eq!(take(9_000, Some(batch(false, 4_000))), Some(BATCH));
         drop(send);
-        assert_eq!(goroutines.take(101 + ROUND), Err(()));
+        assert_eq!(goroutines.take(9_010 * MS), Err(()));
     }
 }

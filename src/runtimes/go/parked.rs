@@ -20,8 +20,6 @@ use crate::unwinder::framehop::InMemory;
 
 /// Maximum goroutines that are read in one round. Of more, some are chosen, always the same ones.
 const ROUND_MAX: usize = 4_000;
-/// Goroutines in one batch.
-const BATCH: usize = 64;
 /// Maximum names of start functions that are remembered.
 const STARTS_MAX: usize = 10_000;
 
@@ -54,6 +52,8 @@ pub enum Slot {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Batch {
     pub slots: Vec<(u64, Slot)>,
+    /// How many there are in a round.
+    pub listed: usize,
     /// It is the last one of a round.
     pub is_last: bool,
 }
@@ -71,6 +71,8 @@ pub struct Reader<M> {
     starts: FxHashMap<u64, Option<RawName>>,
     /// Those of this round that have not been read yet, the next one last.
     left: Vec<u64>,
+    /// How many there were at its begin.
+    listed: usize,
 }
 
 impl Reader<Memory> {
@@ -95,16 +97,18 @@ impl<M: ReadMemory> Reader<M> {
             table,
             starts: FxHashMap::default(),
             left: Vec::new(),
+            listed: 0,
         })
     }
 
-    /// Reads the next goroutines of a round, or the first ones of a new round.
-    pub fn next_batch(&mut self) -> Batch {
+    /// Reads the next goroutines of a round, or the first ones of a new round; `count` or fewer.
+    pub fn next_batch(&mut self, count: usize) -> Batch {
         if self.left.is_empty() {
             self.left = chosen(self.list.pointers(&self.memory).unwrap_or_default());
             self.left.reverse();
+            self.listed = self.left.len();
         }
-        let rest = self.left.len().saturating_sub(BATCH);
+        let rest = self.left.len().saturating_sub(count);
         let mut places = self.left.split_off(rest);
         places.reverse();
         let found = read(&self.memory, &self.layout, &places);
@@ -130,7 +134,8 @@ impl<M: ReadMemory> Reader<M> {
             }
         }
         let slot = |at: u64| (at, parked.remove(&at).map_or(Slot::Other, Slot::Parked));
-        Batch { slots: places.into_iter().map(slot).collect(), is_last: self.left.is_empty() }
+        let (slots, is_last) = (places.into_iter().map(slot).collect(), self.left.is_empty());
+        Batch { slots, listed: self.listed, is_last }
     }
 
     /// Returns a goroutine with what it waits for; `None`: the runtime started it for itself.

@@ -218,8 +218,9 @@ fn goroutines_that_wait_are_read_in_rounds() {
         batch.slots.iter().filter_map(id).collect()
     };
     let mut all = reader(&memory);
-    let batch = all.next_batch();
-    assert_eq!((batch.slots.len(), batch.is_last, waits(&batch)), (6, true, vec![1, 10]));
+    let batch = all.next_batch(64);
+    assert_eq!((batch.slots.len(), batch.listed, batch.is_last), (6, 6, true));
+    assert_eq!(waits(&batch), [1, 10]);
     let stack: Vec<u8> = [0, 0, 0, 0x1010, 0, 0, 0, 0x1051u64].map(u64::to_le_bytes).concat();
     let name = names.thread_name("main.work").expect("room");
     let (pc, sp, since) = (0x1010, STACK, Some(1_000));
@@ -227,13 +228,13 @@ fn goroutines_that_wait_are_read_in_rounds() {
         Parked { id: 1, pc, sp, stack, state: RawState::Known(State::Wait), since, name };
     assert_eq!(batch.slots[0], (place(0), Slot::Parked(expected)));
     assert_eq!(batch.slots[1], (place(1), Slot::Other), "a thread executes it");
-    assert_eq!(all.next_batch(), batch, "the next round");
+    assert_eq!(all.next_batch(64), batch, "the next round");
 
     // Its stack changes at each read, is not there, or is longer than what is read.
     let without_first = |change: &dyn Fn(&mut Words)| {
         let mut memory = memory.clone();
         change(&mut memory);
-        waits(&reader(&memory).next_batch())
+        waits(&reader(&memory).next_batch(64))
     };
     assert_eq!(without_first(&|memory| memory.changes = Some((STACK + 8, 0))), [10]);
     let gone = |memory: &mut Words| assert!(memory.words.remove(&STACK).is_some());
@@ -250,7 +251,9 @@ fn goroutines_that_wait_are_read_in_rounds() {
     many.put(LIST, &[POINTERS, 120, 120]);
     many.put(POINTERS, &(0..120).map(place).collect::<Vec<u64>>());
     let mut many = reader(&many);
-    let sizes: Vec<(usize, bool)> =
-        (0..3).map(|_| many.next_batch()).map(|batch| (batch.slots.len(), batch.is_last)).collect();
+    let sizes: Vec<(usize, bool)> = (0..3)
+        .map(|_| many.next_batch(64))
+        .map(|batch| (batch.slots.len(), batch.is_last))
+        .collect();
     assert_eq!(sizes, [(64, false), (56, true), (64, false)]);
 }
