@@ -18,6 +18,7 @@ type worker struct {
 	jobs  chan int
 	mutex sync.Mutex
 	both  sync.RWMutex
+	read  sync.RWMutex
 	group sync.WaitGroup
 	ready *sync.Cond
 }
@@ -60,6 +61,7 @@ func main() {
 	w.ready = sync.NewCond(&sync.Mutex{})
 	w.mutex.Lock()
 	w.both.Lock()
+	w.read.RLock()
 	w.group.Add(1)
 	full := make(chan int)
 	var none chan int
@@ -80,6 +82,10 @@ func main() {
 	go locked(&w.mutex)
 	go locked(&w.both)
 	go locked(w.both.RLocker())
+	go locked(&w.read)
+	for i := 0; i < 20; i++ {
+		go locked(&w.mutex)
+	}
 	go w.group.Wait()
 	go func() {
 		w.ready.L.Lock()

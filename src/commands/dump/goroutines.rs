@@ -1,5 +1,7 @@
 //! Goroutines, as the dump has them.
 
+use std::collections::HashMap;
+
 use crate::formats::dump::goroutines::{DumpGoroutine, DumpGoroutines};
 use crate::model::facts::goroutines::{Goroutine, Goroutines};
 use crate::model::facts::tables::Location;
@@ -19,19 +21,20 @@ pub fn of_processes(
         .into_iter()
         .filter(|of_process| of_process.found > 0)
         .map(|Goroutines { pid, list, found, on_threads, unreadable }| {
+            let mut locks: HashMap<u64, u64> = HashMap::new();
             let list = list.into_iter().map(|goroutine| {
                 let goroutine = match &mut redactor {
-                    Some(redactor) => redacted(redactor, goroutine),
+                    Some(redactor) => redacted(redactor, &mut locks, goroutine),
                     None => goroutine,
                 };
-                let Goroutine { id, state, waited, frames, created_by } = goroutine;
+                let Goroutine { id, state, waited, lock, frames, created_by } = goroutine;
                 let with_role = |(location, origin): (Location, Origin)| -> (Location, Role) {
                     let role = role_of(settings, &location, origin);
                     (location, role)
                 };
                 let created_by = created_by.map(with_role);
                 let frames = frames.into_iter().map(with_role).collect();
-                DumpGoroutine { id, state, waited, frames, created_by }
+                DumpGoroutine { id, state, waited, lock, frames, created_by }
             });
             DumpGoroutines { pid, list: list.collect(), found, on_threads, unreadable }
         })
@@ -40,13 +43,20 @@ pub fn of_processes(
     all
 }
 
-fn redacted(redactor: &mut Redactor, goroutine: Goroutine) -> Goroutine {
+/// `locks`: the numbers that the locks of the process have instead of addresses.
+fn redacted(
+    redactor: &mut Redactor,
+    locks: &mut HashMap<u64, u64>,
+    goroutine: Goroutine,
+) -> Goroutine {
     let mut of =
         |(location, origin): &(Location, Origin)| (redactor.location(location, *origin), *origin);
     let frames = goroutine.frames.iter().map(&mut of).collect();
     let created_by = goroutine.created_by.as_ref().map(of);
     let state = redactor.goroutine_state(&goroutine.state).into();
-    Goroutine { state, frames, created_by, ..goroutine }
+    let next = locks.len() as u64 + 1;
+    let lock = goroutine.lock.map(|lock| *locks.entry(lock).or_insert(next));
+    Goroutine { state, lock, frames, created_by, ..goroutine }
 }
 
 #[cfg(test)]
@@ -65,6 +75,7 @@ mod tests {
             id: 17,
             state: state.into(),
             waited: Some(5),
+            lock: Some(0xc000_1000 + state.len() as u64),
             frames: vec![
                 (frame("net/http.(*conn).serve", "server.go"), Origin::Library),
                 (frame("acme/pay.Settle", "/src/acme/settle.go"), Origin::App),
@@ -87,10 +98,13 @@ mod tests {
         let text = format!("{all:?}").to_lowercase();
         assert!(!text.contains("acme") && !text.contains("settle"), "{text}");
         assert_eq!((&*all[0].list[0].state, all[0].list[0].waited), ("IO wait", Some(5)));
+        let locks: Vec<_> = all[0].list.iter().map(|one| one.lock).collect();
+        assert_eq!(locks, [Some(1), Some(2)], "addresses are numbers");
         let plain = of_processes(vec![found(5)], &settings, None);
         let roles =
             |of: &DumpGoroutine| of.frames.iter().map(|(_, role)| *role).collect::<Vec<_>>();
         assert_eq!(roles(&all[0].list[0]), roles(&plain[0].list[0]));
+        assert_eq!(plain[0].list[0].lock, Some(0xc000_1007));
     }
 
     #[test]

@@ -292,6 +292,7 @@ mod tests {
                 id: 17,
                 state: "select".into(),
                 waited: None,
+                lock: None,
                 frames: Vec::new(),
                 created_by: None,
             };

@@ -46,6 +46,8 @@ pub struct DumpGoroutine {
     pub state: Arc<str>,
     /// How long it has waited at least.
     pub waited: Option<Ns>,
+    /// Address of the lock for which it waits, where that is known.
+    pub lock: Option<u64>,
     /// Innermost first, with whose code each is.
     pub frames: Vec<(Location, Role)>,
     /// The function that started it.
@@ -66,9 +68,10 @@ pub(super) fn write_text(
             true => of_process.list.iter().map(|goroutine| vec![goroutine]).collect(),
             false => alike(&of_process.list),
         };
+        let of_locks = of_locks(&lists);
         for alike in lists.iter().take(GROUPS_MAX) {
             page.blank()?;
-            write_group(alike, page)?;
+            write_group(alike, &of_locks, page)?;
         }
         let rest: usize = lists.iter().skip(GROUPS_MAX).map(Vec::len).sum();
         if rest > 0 {
@@ -108,17 +111,41 @@ fn write_title(of_process: &DumpGoroutines, several: bool, page: &mut Page<'_>) 
     }
 }
 
-fn write_group(alike: &[&DumpGoroutine], page: &mut Page<'_>) -> io::Result<()> {
+/// How many goroutines wait for a lock, and in how many groups.
+type OfLocks = FxHashMap<u64, (usize, usize)>;
+
+fn of_locks(lists: &[Vec<&DumpGoroutine>]) -> OfLocks {
+    let mut of_locks = OfLocks::default();
+    for list in lists {
+        let Some(lock) = list.first().and_then(|one| one.lock) else { continue };
+        let (goroutines, groups) = of_locks.entry(lock).or_default();
+        *goroutines += list.len();
+        *groups += 1;
+    }
+    of_locks
+}
+
+fn write_group(
+    alike: &[&DumpGoroutine],
+    of_locks: &OfLocks,
+    page: &mut Page<'_>,
+) -> io::Result<()> {
     let Some(first) = alike.first() else { return Ok(()) };
     let who = match alike.len() {
         1 => format!("{:>8}goroutine {}", "", first.id),
         count => format!("{count:>7} goroutines"),
     };
     let waited = waited(alike).map_or(String::new(), |waited| format!(", {waited}"));
-    let room = WIDTH.saturating_sub(who.len() + 2 + waited.len());
-    page.line(&format!("{who}  {}{waited}", fit(&first.state, room)))?;
+    let lock = first.lock.map_or(String::new(), |lock| format!(" {lock:#x}"));
+    let room = WIDTH.saturating_sub(who.len() + 2 + lock.len() + waited.len());
+    page.line(&format!("{who}  {}{lock}{waited}", fit(&first.state, room)))?;
     if alike.len() > 1 {
         page.line(&format!("{:>9}{}", "", fit(&numbers(alike), WIDTH - 9)))?;
+    }
+    let of_lock = first.lock.and_then(|lock| of_locks.get(&lock));
+    if let Some((goroutines, groups)) = of_lock.filter(|(_, groups)| *groups > 1) {
+        let text = format!("{goroutines} goroutines wait for this lock, in {groups} groups");
+        page.line(&format!("{:>9}{text}", ""))?;
     }
     write_frames(&first.frames, page)?;
     let Some((by, _)) = &first.created_by else { return Ok(()) };
@@ -171,14 +198,15 @@ fn rounded(waited: Ns) -> (Ns, &'static str) {
     }
 }
 
-/// Groups goroutines by state, frames and what started them: the largest group first, equal ones in
-/// the order of their first.
+/// Groups goroutines by state, lock, frames and what started them: the largest group first, equal
+/// ones in the order of their first. Groups that wait for one lock are as one, the largest of them
+/// first.
 fn alike(list: &[DumpGoroutine]) -> Vec<Vec<&DumpGoroutine>> {
-    type Key<'a> = (&'a str, &'a [(Location, Role)], Option<&'a (Location, Role)>);
+    type Key<'a> = (&'a str, Option<u64>, &'a [(Location, Role)], Option<&'a (Location, Role)>);
     let mut lists: Vec<Vec<&DumpGoroutine>> = Vec::new();
     let mut by_key: FxHashMap<Key<'_>, usize> = FxHashMap::default();
     for one in list {
-        let key = (&*one.state, &one.frames[..], one.created_by.as_ref());
+        let key = (&*one.state, one.lock, &one.frames[..], one.created_by.as_ref());
         let list = *by_key.entry(key).or_insert(lists.len());
         match lists.get_mut(list) {
             Some(list) => list.push(one),
@@ -186,7 +214,16 @@ fn alike(list: &[DumpGoroutine]) -> Vec<Vec<&DumpGoroutine>> {
         }
     }
     lists.sort_by_key(|list| Reverse(list.len()));
-    lists
+    let of_locks = of_locks(&lists);
+    // The first group of each lock stands for all of them.
+    let mut first: FxHashMap<u64, usize> = FxHashMap::default();
+    let place = |(at, list): (usize, &Vec<&DumpGoroutine>)| match list[0].lock {
+        Some(lock) => (Reverse(of_locks[&lock].0), *first.entry(lock).or_insert(at), at),
+        None => (Reverse(list.len()), at, at),
+    };
+    let mut places: Vec<_> = lists.iter().enumerate().map(place).collect();
+    places.sort_unstable();
+    places.into_iter().map(|(.., at)| std::mem::take(&mut lists[at])).collect()
 }
 
 /// The goroutines of a process in JSON.
@@ -209,6 +246,8 @@ struct GoroutineLine<'a> {
     state: &'a str,
     /// How long it has waited at least; `null`: unknown.
     waited_ns: Option<Ns>,
+    /// Address of the lock for which it waits: `0xc000012345`; `null`: of none, or not known.
+    lock: Option<String>,
     /// The innermost first.
     frames: Vec<json::FrameLine<'a>>,
     created_by: Option<json::FrameLine<'a>>,
@@ -234,6 +273,7 @@ impl<'a> GoroutineLine<'a> {
             id: goroutine.id,
             state: &goroutine.state,
             waited_ns: goroutine.waited,
+            lock: goroutine.lock.map(|lock| format!("{lock:#x}")),
             frames: goroutine.frames.iter().map(frame).collect(),
             created_by: goroutine.created_by.as_ref().map(frame),
         }

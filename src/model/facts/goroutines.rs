@@ -33,6 +33,9 @@ pub struct Goroutine {
     /// How long it has waited at least: since a garbage collection found it waiting. `None`:
     /// unknown, or no collection has found it.
     pub waited: Option<Ns>,
+    /// Address of the `sync.Mutex` or `sync.RWMutex` for which it waits. `None`: it waits for none,
+    /// or it is not known for which.
+    pub lock: Option<u64>,
     /// Its functions with whose code each is; the innermost first.
     pub frames: Vec<(Location, Origin)>,
     /// The function and the line that started it.

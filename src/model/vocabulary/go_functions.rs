@@ -125,6 +125,20 @@ pub fn is_assist(function: &str) -> bool {
     rest.is_some_and(|rest| matches!(rest, "" | "1") || rest.starts_with(".func"))
 }
 
+/// Returns how many bytes before its semaphore the lock begins for which a goroutine waits, by the
+/// functions of its stack, the innermost first. `None`: it waits for no `sync.Mutex` and no
+/// `sync.RWMutex`. A read-write lock begins with a mutex.
+pub fn lock_before<'a>(mut functions: impl Iterator<Item = &'a str>) -> Option<u64> {
+    let of = |function: &str| match function {
+        "sync.(*Mutex).lockSlow" | "internal/sync.(*Mutex).lockSlow" => Some(Some(4)),
+        "sync.(*RWMutex).Lock" => Some(Some(8)),
+        "sync.(*RWMutex).RLock" => Some(Some(12)),
+        _ if matches!(package(function), "runtime" | "sync" | "internal/sync") => None,
+        _ => Some(None),
+    };
+    functions.find_map(of)?
+}
+
 /// Returns a name as Go's own tools show it: of generic functions without the shapes of the types
 /// that they were made for (`runtime.funcNameForPrint`).
 pub fn shown(name: &str) -> String {
@@ -200,6 +214,26 @@ mod tests {
             assert_eq!(is_wrapper(function, Some(file)), expected, "{function}");
         }
         assert!(!is_wrapper("main.main", None));
+    }
+
+    #[test]
+    fn locks_begin_before_their_semaphores() {
+        const WAITS: [&str; 3] =
+            ["runtime.gopark", "runtime.semacquire1", "sync.runtime_SemacquireMutex"];
+        for (functions, expected) in [
+            (&["sync.(*Mutex).lockSlow", "sync.(*Mutex).Lock", "main.work"][..], Some(4)),
+            (&["internal/sync.(*Mutex).lockSlow", "sync.(*Mutex).Lock", "main.work"], Some(4)),
+            // The mutex in it.
+            (&["sync.(*Mutex).lockSlow", "sync.(*RWMutex).Lock", "main.work"], Some(4)),
+            (&["sync.(*RWMutex).Lock", "main.work"], Some(8)),
+            (&["sync.(*RWMutex).RLock", "main.work"], Some(12)),
+            (&["sync.(*WaitGroup).Wait", "main.work", "sync.(*RWMutex).Lock"], None),
+            (&["internal/poll.(*FD).Close", "sync.(*Mutex).lockSlow"], None),
+            (&[], None),
+        ] {
+            let all = WAITS.iter().chain(functions).copied();
+            assert_eq!(lock_before(all), expected, "{functions:?}");
+        }
     }
 
     #[test]

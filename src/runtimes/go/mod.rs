@@ -5,6 +5,7 @@
 //! program         its functions, its variables, whose code is whose
 //! goroutine_list  all goroutines, and what each does
 //! parked          those that wait, read again and again
+//! semaphores      for which locks they wait
 //! walk            the stack of one
 //! ```
 //!
@@ -16,6 +17,7 @@ mod detection;
 mod goroutine_list;
 pub mod parked;
 mod program;
+mod semaphores;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -24,11 +26,13 @@ use std::sync::Arc;
 
 use crate::clock::monotonic;
 use crate::model::facts::goroutines::{Goroutine, Goroutines};
+use crate::model::vocabulary::go_functions::lock_before;
 use crate::process::maps::Maps;
 use crate::process::memory::{Memory, ReadMemory};
 pub use detection::is_go;
 use goroutine_list::{GOROUTINE, GoroutineList, Layout, Status, read_reasons};
 use program::Program;
+use semaphores::Semaphores;
 use walk::{Copied, Frames, walk};
 
 /// Maximum goroutines whose stacks are read.
@@ -68,6 +72,7 @@ fn goroutines<M: ReadMemory>(program: &Program<M>) -> Option<Goroutines> {
         }
     }
     let mut frames = Frames::default();
+    let mut semaphores = Semaphores::find(program, &list.all);
     let mut todo = &waiting[..waiting.len().min(STACKS_MAX)];
     while !todo.is_empty() {
         let (mut count, mut bytes) = (0, 0);
@@ -77,7 +82,10 @@ fn goroutines<M: ReadMemory>(program: &Program<M>) -> Option<Goroutines> {
         }
         let (portion, rest) = todo.split_at(count);
         todo = rest;
-        read_stacks(program, &list, portion, &reasons, &mut frames, &mut out);
+        let mut named = |one: &Read, stack: Option<Unchanged>| {
+            whole(program, one, &stack?, &reasons, &mut frames)
+        };
+        read_stacks(program, &list, portion, &mut semaphores, &mut named, &mut out);
     }
     Some(out)
 }
@@ -105,18 +113,18 @@ fn size(one: &Read) -> usize {
 }
 
 /// Reads the stacks of some goroutines, all at once, and again one by one where they changed.
+/// `named`: what is made of a stack.
 fn read_stacks<M: ReadMemory>(
     program: &Program<M>,
     list: &GoroutineList,
     portion: &[(u64, Read)],
-    reasons: &[Arc<str>],
-    frames: &mut Frames,
+    semaphores: &mut Semaphores,
+    named: &mut dyn FnMut(&Read, Option<Unchanged>) -> Option<Goroutine>,
     out: &mut Goroutines,
 ) {
-    let mut named =
-        |one: &Read, stack: Option<Vec<u8>>| whole(program, one, &stack?, reasons, frames);
+    semaphores.update(&program.memory);
     let (memory, layout) = (&program.memory, &list.layout);
-    let stacks = unchanged_stacks(memory, layout, portion);
+    let stacks = unchanged_stacks(memory, layout, semaphores, portion);
     for ((at, one), stack) in portion.iter().zip(stacks) {
         let (mut found, mut is_gone) = (named(one, stack), false);
         for _ in 0..ATTEMPTS {
@@ -133,7 +141,9 @@ fn read_stacks<M: ReadMemory>(
                     is_gone = true;
                 }
                 Some(now) => {
-                    let stack = unchanged_stacks(memory, layout, &[(*at, now)]).pop().flatten();
+                    semaphores.update(memory);
+                    let stacks = unchanged_stacks(memory, layout, semaphores, &[(*at, now)]);
+                    let stack = stacks.into_iter().next().flatten();
                     found = named(&now, stack);
                 }
                 None => {}
@@ -148,28 +158,40 @@ fn read_stacks<M: ReadMemory>(
     }
 }
 
+/// A stack that did not change, and the semaphore for which its goroutine waited meanwhile.
+struct Unchanged {
+    bytes: Vec<u8>,
+    semaphore: Option<u64>,
+}
+
 /// Copies the stacks of goroutines; `None` for one that is unreadable, or changed meanwhile, or
 /// whose structure is not what it was.
 fn unchanged_stacks(
     memory: &impl ReadMemory,
     layout: &Layout,
+    semaphores: &Semaphores,
     portion: &[(u64, Read)],
-) -> Vec<Option<Vec<u8>>> {
+) -> Vec<Option<Unchanged>> {
     let pieces: Vec<(u64, usize)> = portion.iter().map(|(_, one)| (one.sp, size(one))).collect();
     let copy = || {
         let mut bytes = vec![0; pieces.iter().map(|(_, length)| length).sum()];
         memory.read_pieces(&pieces, &mut bytes).map(|()| bytes)
     };
     let places: Vec<u64> = portion.iter().map(|(at, _)| *at).collect();
-    let (before, between, after) = (copy(), read(memory, layout, &places), copy());
+    let between = || {
+        let awaited = places.iter().map(|at| semaphores.address(memory, *at));
+        (read(memory, layout, &places), awaited.collect::<Vec<_>>())
+    };
+    let (before, (between, awaited), after) = (copy(), between(), copy());
     let mut from = 0;
-    let mut of_one = |((_, one), again): (&(u64, Read), Option<Read>)| {
+    let mut of_one = |(((_, one), again), semaphore): ((&(u64, Read), Option<Read>), _)| {
         let range = from..from + size(one);
         from = range.end;
         let (before, after) = (before.as_ref()?.get(range.clone())?, after.as_ref()?.get(range)?);
-        (before == after && again == Some(*one)).then(|| before.to_vec())
+        let is_same = before == after && again == Some(*one);
+        is_same.then(|| Unchanged { bytes: before.to_vec(), semaphore })
     };
-    portion.iter().zip(between).map(&mut of_one).collect()
+    portion.iter().zip(between).zip(awaited).map(&mut of_one).collect()
 }
 
 /// Whether the runtime started a goroutine for itself, as Go's own dumps tell it
@@ -184,11 +206,11 @@ fn is_of_runtime(one: &Goroutine) -> bool {
 fn whole<M: ReadMemory>(
     program: &Program<M>,
     one: &Read,
-    bytes: &[u8],
+    unchanged: &Unchanged,
     reasons: &[Arc<str>],
     frames: &mut Frames,
 ) -> Option<Goroutine> {
-    let stack = Copied { sp: one.sp, bytes, pc: one.pc };
+    let stack = Copied { sp: one.sp, bytes: &unchanged.bytes, pc: one.pc };
     let functions = walk(program, frames, &stack)?;
     let state = match one.status {
         Status::Waiting(reason) => match reasons.get(usize::from(reason)) {
@@ -205,5 +227,10 @@ fn whole<M: ReadMemory>(
     let created_by = Some(one.created).filter(|created| *created != 0);
     let created_by =
         created_by.and_then(|created| program.locations_before(created).into_iter().next());
-    Some(Goroutine { id: one.number, state, waited, frames: functions, created_by })
+    let lock = unchanged.semaphore.filter(|_| matches!(one.status, Status::Waiting(_)));
+    let lock = lock.and_then(|semaphore| {
+        let names = functions.iter().map(|(location, _)| &*location.function);
+        semaphore.checked_sub(lock_before(names)?)
+    });
+    Some(Goroutine { id: one.number, state, waited, lock, frames: functions, created_by })
 }

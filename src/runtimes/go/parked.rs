@@ -15,6 +15,7 @@ use crate::process::memory::{Memory, ReadMemory};
 use crate::runtimes::frame_and_thread_names::Names;
 use crate::runtimes::go::goroutine_list::{GoroutineList, Layout, Place, Status, read_reasons};
 use crate::runtimes::go::program::Program;
+use crate::runtimes::go::semaphores::Semaphores;
 use crate::runtimes::go::{Read, read, size, unchanged_stacks};
 use crate::unwinder::framehop::InMemory;
 
@@ -117,10 +118,14 @@ impl<M: ReadMemory> Reader<M> {
         };
         let waiting: Vec<(u64, Read)> = places.iter().zip(found).filter_map(waits).collect();
         let (memory, layout) = (&self.memory, &self.layout);
-        let mut stacks = unchanged_stacks(memory, layout, &waiting);
+        let unchanged = |of: &[(u64, Read)]| {
+            let stacks = unchanged_stacks(memory, layout, &Semaphores::default(), of);
+            stacks.into_iter().map(|stack| Some(stack?.bytes)).collect::<Vec<_>>()
+        };
+        let mut stacks = unchanged(&waiting);
         // One that cannot be read spoils all.
         if waiting.len() > 1 && stacks.iter().all(Option::is_none) {
-            let one = |one: &(u64, Read)| unchanged_stacks(memory, layout, &[*one]).pop().flatten();
+            let one = |one: &(u64, Read)| unchanged(&[*one]).pop().flatten();
             stacks = waiting.iter().map(one).collect();
         }
         let mut parked = FxHashMap::default();

@@ -25,10 +25,13 @@ impl Words {
 
 impl ReadMemory for Words {
     fn read(&self, address: u64, buf: &mut [u8]) -> usize {
+        let mut last = None;
         for (number, byte) in buf.iter_mut().enumerate() {
             let Some(at) = address.checked_add(number as u64) else { return number };
-            let Some(word) = self.words.get(&(at & !7)) else { return number };
-            let mut word = *word;
+            let known = last.filter(|(known, _)| *known == at & !7);
+            let found = || Some((at & !7, *self.words.get(&(at & !7))?));
+            last = known.or_else(found);
+            let Some((_, mut word)) = last else { return number };
             if let Some((changing, from)) = self.changes
                 && changing == at
             {
@@ -132,6 +135,119 @@ fn what_it_waits_for_is_named_in_the_runtimes_words() {
     assert_eq!(read(&memory), texts[..3], "that is no text");
     memory.put(LIST + 32, &[0x50000]);
     assert!(read(&memory).is_empty(), "the second one is known");
+}
+
+/// The table of semaphores, and its nodes.
+const TABLE: u64 = 0x60000;
+fn node(nth: u64) -> u64 {
+    0x70000 + 0x80 * nth
+}
+
+/// Puts a node for a goroutine that waits for an address; `address_at`: by version.
+fn put_node(memory: &mut Words, address_at: u64, nth: u64, goroutine: u64, address: u64) {
+    memory.put(node(nth), &[0; 12]);
+    memory.put(node(nth), &[place(goroutine)]);
+    memory.put(node(nth) + address_at, &[address]);
+}
+
+/// Goroutines 0 and 4 wait for the address 0x8004, 3 for one in the same tree, and 5 for another.
+fn with_semaphores(address_at: u64) -> Words {
+    let mut memory = world(152);
+    let distance = (TABLE - 0x1045) as u32;
+    memory.put(0x1040, &[u64::from(distance) << 8, 0]);
+    memory.put(TABLE, &[0; 251 * 8]);
+    let tree = |address: u64| TABLE + 64 * ((address >> 3) % 251) + 8;
+    let [one, same, other] = [0x8004, 0x8004 + 8 * 251, 0x8010];
+    for (nth, goroutine, address) in [(0, 0, one), (1, 4, one), (2, 3, same), (3, 5, other)] {
+        put_node(&mut memory, address_at, nth, goroutine, address);
+    }
+    memory.put(tree(one), &[node(0)]);
+    memory.put(tree(other), &[node(3)]);
+    // The list of the address, and the tree.
+    let list = if address_at == 24 { 64 } else { 72 };
+    memory.put(node(0) + list, &[node(1)]);
+    memory.put(node(0) + 16, &[node(2)]);
+    memory.put(node(2) + list - 8, &[node(0)]);
+    memory
+}
+
+fn semaphores(memory: &Words) -> Vec<Option<u64>> {
+    let functions = [&b"main.work"[..], b"runtime.semacquire1", b"runtime.goexit"];
+    let program = made_up(memory.clone(), named(1, 0x1000, functions), TABLE);
+    let mut found = Semaphores::find(&program, &[0, 1, 2, 3, 4, 5].map(place));
+    found.update(&program.memory);
+    (0..6).map(|nth| found.address(memory, place(nth))).collect()
+}
+
+#[test]
+fn goroutines_wait_for_the_semaphores_of_their_nodes() {
+    let same = Some(0x8004 + 8 * 251);
+    let expected = [Some(0x8004), None, None, same, Some(0x8004), Some(0x8010)];
+    for address_at in [24, 32] {
+        let memory = with_semaphores(address_at);
+        assert_eq!(semaphores(&memory), expected, "{address_at}");
+        // A node of another goroutine, or in a wrong tree, proves nothing, and neither does what
+        // it leads to.
+        let mut stray = memory.clone();
+        stray.put(node(0), &[0x77]);
+        assert_eq!(semaphores(&stray), [None, None, None, None, None, Some(0x8010)]);
+        let mut moved = memory.clone();
+        moved.put(node(3) + address_at, &[0x8018]);
+        assert_eq!(semaphores(&moved)[5], None);
+        let mut odd = memory.clone();
+        odd.put(node(3) + address_at, &[0x8011]);
+        assert_eq!(semaphores(&odd)[5], None);
+    }
+}
+
+#[test]
+fn what_one_reading_missed_another_has() {
+    let functions = [&b"main.work"[..], b"runtime.semacquire1", b"runtime.goexit"];
+    let whole = with_semaphores(24);
+    let program = made_up(whole.clone(), named(1, 0x1000, functions), TABLE);
+    let mut found = Semaphores::find(&program, &[0, 1, 2, 3, 4, 5].map(place));
+    found.update(&whole);
+    // The tree is changed at this moment: its root is none.
+    let mut changed = whole.clone();
+    changed.put(TABLE + 64 * ((0x8004 >> 3) % 251) + 8, &[0]);
+    found.update(&changed);
+    assert_eq!(found.address(&whole, place(4)), Some(0x8004));
+    // One that waits for something else meanwhile has another node.
+    put_node(&mut changed, 24, 9, 5, 0x8018);
+    changed.put(TABLE + 64 * ((0x8018 >> 3) % 251) + 8, &[node(9)]);
+    found.update(&changed);
+    assert_eq!(found.address(&changed, place(5)), Some(0x8018));
+}
+
+#[test]
+fn a_goroutine_that_was_woken_waits_for_no_semaphore() {
+    let memory = with_semaphores(24);
+    let functions = [&b"main.work"[..], b"runtime.semacquire1", b"runtime.goexit"];
+    let program = made_up(memory.clone(), named(1, 0x1000, functions), TABLE);
+    let mut found = Semaphores::find(&program, &[0, 1, 2, 3, 4, 5].map(place));
+    found.update(&memory);
+    for (at, word) in [(node(0) + 24, 0), (node(0) + 24, 0x8008), (node(0), place(4))] {
+        let mut later = memory.clone();
+        later.put(at, &[word]);
+        assert_eq!(found.address(&later, place(0)), None, "{at:#x}");
+        assert_eq!(found.address(&later, place(4)), Some(0x8004));
+    }
+}
+
+#[test]
+fn no_table_of_semaphores_makes_it_last() {
+    for address_at in [24, 32] {
+        let whole = with_semaphores(address_at);
+        let trees = (0..251).map(|tree| TABLE + 64 * tree + 8).step_by(25);
+        let words = whole.words.keys().copied().filter(|at| *at >= node(0));
+        for at in words.chain(trees) {
+            for word in [7, node(0), node(3), u64::MAX - 7] {
+                let mut memory = whole.clone();
+                memory.put(at, &[word]);
+                semaphores(&memory);
+            }
+        }
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ fn goroutine(id: u64, state: &str, waited: Option<Ns>, frames: &[&str]) -> DumpG
         id,
         state: state.into(),
         waited,
+        lock: None,
         frames: frames.iter().map(|frame| framed(frame)).collect(),
         created_by: None,
     }
@@ -79,6 +80,44 @@ GOROUTINES: 7 that no thread executes, 3 on threads
 ";
     assert_eq!(written(&[some()], false, false), expected);
     assert_eq!(written(&[], false, false), "");
+}
+
+#[test]
+fn those_that_wait_for_one_lock_stand_together() {
+    let waits = |id, lock, frame| DumpGoroutine {
+        lock,
+        ..goroutine(id, "sync.Mutex.Lock", None, &[frame])
+    };
+    let (one, other) = (Some(0xc000), Some(0xd000));
+    let all = of_process(vec![
+        goroutine(1, "select", None, &["main.a"]),
+        goroutine(2, "select", None, &["main.a"]),
+        waits(3, one, "main.b"),
+        waits(4, other, "main.b"),
+        goroutine(5, "IO wait", None, &["main.c"]),
+        waits(6, one, "main.d"),
+        waits(7, one, "main.d"),
+        waits(8, None, "main.b"),
+    ]);
+    let text = written(std::slice::from_ref(&all), false, false);
+    let heads: Vec<&str> =
+        text.lines().filter(|line| line.contains("goroutine")).map(str::trim).collect();
+    let expected = [
+        "2 goroutines  sync.Mutex.Lock 0xc000",
+        "3 goroutines wait for this lock, in 2 groups",
+        "goroutine 3  sync.Mutex.Lock 0xc000",
+        "3 goroutines wait for this lock, in 2 groups",
+        "2 goroutines  select",
+        "goroutine 4  sync.Mutex.Lock 0xd000",
+        "goroutine 5  IO wait",
+        "goroutine 8  sync.Mutex.Lock",
+    ];
+    assert_eq!(heads, expected);
+    let json = serde_json::to_value(GoroutinesLine::new(&all)).expect("JSON");
+    let locks: Vec<&str> = (json["list"].as_array().expect("a list").iter())
+        .filter_map(|one| one["lock"].as_str())
+        .collect();
+    assert_eq!(locks, ["0xc000", "0xd000", "0xc000", "0xc000"]);
 }
 
 #[test]
