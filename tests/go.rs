@@ -569,8 +569,8 @@ fn check_waited(go: &Path) {
         let (least, most) = (count * most * 0.4, count * most);
         assert!((least..most).contains(&found), "{group} {functions:?}: {found}: {stacks:#?}");
     };
-    check(1.0, "main.locked", &["runtime.goexit", "main.locked", "sync.(*Mutex).Lock"]);
-    check(1.0, "main.locked", &["runtime.goexit", "main.locked", "sync.(*RWMutex).Lock"]);
+    check(21.0, "main.locked", &["runtime.goexit", "main.locked", "sync.(*Mutex).Lock"]);
+    check(2.0, "main.locked", &["runtime.goexit", "main.locked", "sync.(*RWMutex).Lock"]);
     let receive = ["runtime.goexit", "main.(*worker).receive"];
     check(2.0, "main.(*worker).receive", &receive);
     check(1.0, "time.Sleep", &["runtime.goexit", "time.Sleep"]);
