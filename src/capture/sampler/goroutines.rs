@@ -21,6 +21,8 @@ use crate::unwinder::{Registers, StackBytes};
 const ROUND: Ns = 5 * SECOND;
 /// Goroutines that are read in a second at least, where there are any.
 const RATE: u64 = 100;
+/// What is said where there are too many to read all.
+const MANY: &str = "of its many goroutines only some are read";
 /// Maximum goroutines that are read at a time.
 const BATCH: usize = 64;
 
@@ -155,6 +157,9 @@ impl Core {
             }
             Ok(None) => {}
             Ok(Some(batch)) => {
+                if batch.is_part {
+                    self.walkers.names.unseen(pid, MANY);
+                }
                 for (place, slot) in batch.slots {
                     let parked = match slot {
                         Slot::Parked(parked) => Some(parked),

@@ -55,6 +55,8 @@ pub struct Batch {
     pub slots: Vec<(u64, Slot)>,
     /// How many there are in a round.
     pub listed: usize,
+    /// There are more, which are not read.
+    pub is_part: bool,
     /// It is the last one of a round.
     pub is_last: bool,
 }
@@ -74,6 +76,7 @@ pub struct Reader<M> {
     left: Vec<u64>,
     /// How many there were at its begin.
     listed: usize,
+    is_part: bool,
 }
 
 impl Reader<Memory> {
@@ -99,15 +102,18 @@ impl<M: ReadMemory> Reader<M> {
             starts: FxHashMap::default(),
             left: Vec::new(),
             listed: 0,
+            is_part: false,
         })
     }
 
     /// Reads the next goroutines of a round, or the first ones of a new round; `count` or fewer.
     pub fn next_batch(&mut self, count: usize) -> Batch {
         if self.left.is_empty() {
-            self.left = chosen(self.list.pointers(&self.memory).unwrap_or_default());
+            let all = self.list.pointers(&self.memory).unwrap_or_default();
+            let count = all.len();
+            self.left = chosen(all);
             self.left.reverse();
-            self.listed = self.left.len();
+            (self.listed, self.is_part) = (self.left.len(), self.left.len() < count);
         }
         let rest = self.left.len().saturating_sub(count);
         let mut places = self.left.split_off(rest);
@@ -140,7 +146,7 @@ impl<M: ReadMemory> Reader<M> {
         }
         let slot = |at: u64| (at, parked.remove(&at).map_or(Slot::Other, Slot::Parked));
         let (slots, is_last) = (places.into_iter().map(slot).collect(), self.left.is_empty());
-        Batch { slots, listed: self.listed, is_last }
+        Batch { slots, listed: self.listed, is_part: self.is_part, is_last }
     }
 
     /// Returns a goroutine with what it waits for; `None`: the runtime started it for itself.
@@ -208,12 +214,14 @@ fn name_of_start<M: ReadMemory>(
     Some(callee.unwrap_or_else(of_statement))
 }
 
-/// Returns the goroutines that are read: at most [`ROUND_MAX`], the same ones in each round.
+/// Returns the goroutines that are read: at most [`ROUND_MAX`], the same ones in each round. The
+/// main goroutine, which is the first, is among them.
 fn chosen(all: Vec<u64>) -> Vec<u64> {
     /// Spreads addresses (Knuth's multiplicative hash).
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
     let parts = all.len().div_ceil(ROUND_MAX).max(1) as u64;
-    let is_chosen = |at: &u64| (at.wrapping_mul(SPREAD) >> 32) % parts == 0;
+    let main = all.first().copied();
+    let is_chosen = |at: &u64| Some(*at) == main || (at.wrapping_mul(SPREAD) >> 32) % parts == 0;
     all.into_iter().filter(is_chosen).take(ROUND_MAX).collect()
 }
 
@@ -246,6 +254,7 @@ mod tests {
             let error = 6 * (expected as f64).sqrt() as usize;
             assert!(some.len().abs_diff(expected) <= error, "{count}: {}", some.len());
             assert_eq!(some, chosen(all(count)));
+            assert_eq!(some[0], all(1)[0]);
             let more = chosen(all(count + 1));
             assert!(parts != (count as usize + 1).div_ceil(ROUND_MAX) || more.starts_with(&some));
         }
