@@ -34,7 +34,7 @@ pub fn name(bar: Bar, cells: usize, app: &AppState, theme: &Theme) -> String {
             let group = &trees.groups[group as usize];
             let whole = format!("{} ({})", group.name, group.thread_count());
             let name = if width(&whole) <= cells { &whole } else { &*group.name };
-            cut_end(name, cells, theme.glyphs.cut).into_owned()
+            label::group_name(name, cells, theme).into_owned()
         }
         BarOf::Node(node) => {
             label::name(trees.location(node, app.view.shown.metric), cells, app, theme)

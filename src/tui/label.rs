@@ -1,5 +1,7 @@
 //! A row's name on the screen: `serve › Convoy.lookup :3 › monitor enter`.
 
+use std::borrow::Cow;
+
 use regex::Regex;
 
 use super::text::{Pen, cut_end, cut_start, width};
@@ -10,11 +12,22 @@ use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::projection::settings::RollUp;
 use crate::model::projection::{Label, WaitedFor};
 use crate::model::vocabulary::frame::WAITS_FOR_GIL;
+use crate::model::vocabulary::go_functions;
 
 /// Suffix of kernel functions' names.
 const OF_KERNEL: &str = " [k]";
 /// Minimum cells of what is called inside, and of who holds a lock; less is no use.
 const INNER_LEAST: usize = 8;
+
+/// Shortens the name of a group to at most `cells`. A function of Go loses the path of its package,
+/// then its own beginning; any other name loses its end.
+pub fn group_name<'a>(name: &'a str, cells: usize, theme: &Theme) -> Cow<'a, str> {
+    let cut = theme.glyphs.cut;
+    match width(name) > cells && go_functions::package(name).contains('/') {
+        true => cut_start(go_functions::short(name), cells, cut),
+        false => cut_end(name, cells, cut),
+    }
+}
 
 /// Writes a label in `cells`. What does not fit goes in this order: callers, the outermost first;
 /// who holds a lock, which the line below the rows says too; Java's packages, that of what is
@@ -228,6 +241,22 @@ mod tests {
             assert_eq!(drawn(name, inner, cells), expected, "{cells}");
         }
     }
+    #[test]
+    fn groups_of_goroutines_lose_the_path_of_their_package_first() {
+        let long = "github.com/acme/shop/orders.(*Pool).run";
+        for (name, cells, expected) in [
+            (long, 39, long),
+            (long, 38, "orders.(*Pool).run"),
+            (long, 18, "orders.(*Pool).run"),
+            (long, 17, "…ders.(*Pool).run"),
+            ("main.(*Pool).run", 12, "main.(*Pool…"),
+            ("kworker/0:1H-events", 12, "kworker/0:1…"),
+        ] {
+            let theme = Theme::new(&Screen::default());
+            assert_eq!(group_name(name, cells, &theme), expected, "{cells}");
+        }
+    }
+
     #[test]
     fn what_is_waited_for_stands_in_place_of_the_call_that_waits() {
         let lock = Lock::monitor_of_orders();

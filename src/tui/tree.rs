@@ -74,7 +74,7 @@ fn draw_name(
             let right = if has_room { threads } else { String::new() };
             let room = room - width(&right);
             let style = if unresolved { theme.dim() } else { theme.group() };
-            let name = cut_end(&group.name, room.saturating_sub(1), glyphs.cut);
+            let name = label::group_name(&group.name, room.saturating_sub(1), theme);
             label::put_found(pen, &name, room, style, app, theme);
             pen.put(&right, theme.dim());
         }

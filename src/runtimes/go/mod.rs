@@ -227,8 +227,7 @@ fn whole<M: ReadMemory>(
     let created_by = Some(one.created).filter(|created| *created != 0);
     let created_by =
         created_by.and_then(|created| program.locations_before(created).into_iter().next());
-    let lock = unchanged.semaphore.filter(|_| matches!(one.status, Status::Waiting(_)));
-    let lock = lock.and_then(|semaphore| {
+    let lock = unchanged.semaphore.and_then(|semaphore| {
         let names = functions.iter().map(|(location, _)| &*location.function);
         semaphore.checked_sub(lock_before(names)?)
     });

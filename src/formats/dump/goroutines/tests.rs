@@ -98,6 +98,8 @@ fn those_that_wait_for_one_lock_stand_together() {
         waits(6, one, "main.d"),
         waits(7, one, "main.d"),
         waits(8, None, "main.b"),
+        waits(9, other, "main.d"),
+        waits(10, other, "main.d"),
     ]);
     let text = written(std::slice::from_ref(&all), false, false);
     let heads: Vec<&str> =
@@ -107,8 +109,11 @@ fn those_that_wait_for_one_lock_stand_together() {
         "3 goroutines wait for this lock, in 2 groups",
         "goroutine 3  sync.Mutex.Lock 0xc000",
         "3 goroutines wait for this lock, in 2 groups",
-        "2 goroutines  select",
+        "2 goroutines  sync.Mutex.Lock 0xd000",
+        "3 goroutines wait for this lock, in 2 groups",
         "goroutine 4  sync.Mutex.Lock 0xd000",
+        "3 goroutines wait for this lock, in 2 groups",
+        "2 goroutines  select",
         "goroutine 5  IO wait",
         "goroutine 8  sync.Mutex.Lock",
     ];
@@ -117,7 +122,7 @@ fn those_that_wait_for_one_lock_stand_together() {
     let locks: Vec<&str> = (json["list"].as_array().expect("a list").iter())
         .filter_map(|one| one["lock"].as_str())
         .collect();
-    assert_eq!(locks, ["0xc000", "0xd000", "0xc000", "0xc000"]);
+    assert_eq!(locks, ["0xc000", "0xd000", "0xc000", "0xc000", "0xd000", "0xd000"]);
 }
 
 #[test]
