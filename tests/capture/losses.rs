@@ -46,8 +46,11 @@ fn walks_that_fail_are_counted_by_cause() {
     let program = build("cap_threads.c", "endings", &["-O1"]);
     let target = Running::start(&program, &["park", "3"]);
     let attached = Arc::new(Target::attach(target.pid()).expect("attached"));
-    let walk_copied = Box::new(|_| Box::new(Endings(0)));
-    let walkers = Walkers { walk_copied, walk_stopped: None, names: Names::default() };
+    let walkers = Walkers {
+        walk_copied: Box::new(|_| Box::new(Endings(0))),
+        walk_stopped: None,
+        names: Names::default(),
+    };
     let (sampler, mut reader) =
         Sampler::start_with(vec![attached], plan(CaptureChoice::Perf, 5), walkers)
             .expect("sampling");
