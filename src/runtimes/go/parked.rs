@@ -221,7 +221,8 @@ fn chosen(all: Vec<u64>) -> Vec<u64> {
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
     let parts = all.len().div_ceil(ROUND_MAX).max(1) as u64;
     let main = all.first().copied();
-    let is_chosen = |at: &u64| Some(*at) == main || (at.wrapping_mul(SPREAD) >> 32) % parts == 0;
+    let is_chosen =
+        |at: &u64| Some(*at) == main || (at.wrapping_mul(SPREAD) >> 32).is_multiple_of(parts);
     all.into_iter().filter(is_chosen).take(ROUND_MAX).collect()
 }
 
