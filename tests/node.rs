@@ -4,53 +4,21 @@
 //! has fetched.
 
 mod common;
+#[path = "common/dumped.rs"]
+mod dumped;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use common::{Recording, Running, need_root, skipped};
-use serde_json::Value;
-
-fn sampletop(args: &[&str]) -> String {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_sampletop")).args(args).output().expect("sampletop runs");
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("text")
-}
-
-/// A frame as `dump` tells it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Frame {
-    name: String,
-    file: Option<String>,
-    line: Option<u64>,
-    kind: String,
-    tier: Option<String>,
-}
+use dumped::Frame;
 
 /// The frames of the thread that has called `rest`, innermost first, and whether they are all.
 fn dump(pid: u32, options: &[&str]) -> (Vec<Frame>, bool) {
-    let pid = pid.to_string();
-    let report = sampletop(&[&["dump", "-p", &pid, "--format", "json"], options].concat());
-    let report: Value = serde_json::from_str(&report).expect("JSON");
-    let rests = |thread: &&Value| {
+    dumped::dump(pid, options, |thread| {
         thread["frames"].as_array().is_some_and(|all| all.iter().any(|f| f["frame"] == "rest"))
-    };
-    let threads = report["threads"].as_array().expect("threads");
-    let found = threads.iter().find(rests).unwrap_or_else(|| panic!("no rest: {report:#}"));
-    let text = |value: &Value| value.as_str().map(str::to_owned);
-    let frame = |frame: &Value| Frame {
-        name: text(&frame["frame"]).expect("a name"),
-        file: text(&frame["file"]),
-        line: frame["line"].as_u64(),
-        kind: text(&frame["kind"]).expect("a kind"),
-        tier: text(&frame["tier"]),
-    };
-    (
-        found["frames"].as_array().expect("frames").iter().map(frame).collect(),
-        found["complete"] == true,
-    )
+    })
 }
 
 /// The versions of Node that are here.
@@ -335,5 +303,21 @@ fn regular_expressions_are_in_their_functions() {
                 .sum();
             assert!(broken * 50 < whole, "{what}");
         }
+    }
+}
+
+/// The libraries in Node's file are no runtime: the pool's time is where a reader can act on it.
+#[test]
+fn the_first_sentence_names_what_the_pool_does() {
+    for node in nodes("the_first_sentence_names_what_the_pool_does") {
+        let running = Running::start(&node, &[&target("parts.js"), "hash"]);
+        let mut record = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+        record.args(["record", "-p", &running.pid().to_string(), "-i", "5ms", "--format", "text"]);
+        let recording = Recording::start(&mut record);
+        recording.until_used(running.pid(), 2_000);
+        let report = String::from_utf8(recording.end().stdout).expect("text");
+        let says = report.lines().find(|line| line.contains("% of the CPU time is in "));
+        let says = says.unwrap_or_else(|| panic!("{}: {report}", node.display()));
+        assert!(says.to_lowercase().contains("pbkdf2"), "{}: {report}", node.display());
     }
 }

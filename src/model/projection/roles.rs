@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::idle_marks::{self, Mark};
-use super::{monitor, python, safepoint};
+use super::{monitor, node, python, safepoint};
 use crate::model::facts::redacted;
 use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::vocabulary::qualified::segments;
@@ -161,7 +161,7 @@ pub(super) fn role_by_name(location: &Location) -> Option<Role> {
         FrameKind::Native | FrameKind::Jit => match () {
             () if native_runtime.is_match(name) => Some(Role::Runtime),
             () if is_wait() => Some(Role::Wait),
-            () => python::role_by_name(location),
+            () => python::role_by_name(location).or_else(|| node::role_by_name(location)),
         },
     }
 }
