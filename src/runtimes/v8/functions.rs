@@ -6,9 +6,10 @@ use rustc_hash::FxHashMap;
 
 use crate::model::facts::tables::{FrameKind, Location, Tier};
 use crate::model::vocabulary::frame::RawFrame;
-use crate::model::vocabulary::text::clean;
+use crate::model::vocabulary::text::{NAME_CAP, clean};
 use crate::process::memory::ReadMemory;
 use crate::runtimes::frame_and_thread_names::Names;
+use crate::runtimes::v8::classes::class_of;
 use crate::runtimes::v8::heap::{Heap, object, small};
 use crate::runtimes::v8::layout::{LENGTH, Layout};
 use crate::runtimes::v8::positions::position;
@@ -21,6 +22,8 @@ const FRAMES_MAX: usize = 1 << 18;
 const NAME_MAX: u32 = 512;
 /// Maximum bytes of a table of positions, and of bytecode.
 pub const TABLE_MAX: u32 = 1 << 20;
+/// Searches for the class of a function. A frame may be torn, so one is too few.
+const TRIES: u8 = 4;
 /// Words of an object searched for a reference to another.
 const FIELDS: u64 = 12;
 
@@ -50,6 +53,8 @@ pub struct Function {
     pub bytecode: Option<Bytecode>,
     /// V8's number of the built-in code that is its code.
     pub builtin: Option<usize>,
+    /// Searches for its class that are left; 0: its name is final.
+    tries: u8,
     /// The epoch in which it was last compared with memory, and last used.
     checked: u64,
     used: u64,
@@ -142,6 +147,11 @@ impl Functions {
             None => (None, None),
         };
         let name = name.map(|name| clean(&name, NAME_MAX as usize).into_owned());
+        let name = name.filter(|name| !name.is_empty());
+        // A private method is in no prototype; a name with a dot was inferred by V8.
+        let may_be_method = name.as_ref().is_some_and(|name| {
+            !name.starts_with('#') && (!name.contains('.') || name.starts_with('['))
+        });
         let bytecode = [data, second]
             .into_iter()
             .filter_map(object)
@@ -153,15 +163,45 @@ impl Functions {
         });
         Some(Function {
             words,
-            name: name.filter(|name| !name.is_empty()).as_deref().unwrap_or(ANONYMOUS).into(),
+            name: name.as_deref().unwrap_or(ANONYMOUS).into(),
             script,
             start,
             bytecode,
             builtin,
+            tries: if may_be_method { TRIES } else { 0 },
             checked: self.epoch,
             used: 0,
             frames: FxHashMap::default(),
         })
+    }
+
+    /// Whether it is open if this function, which was read before, is a method.
+    pub fn may_be_method(&self, at: u64) -> bool {
+        self.known.get(&at).is_some_and(|known| known.tries > 0)
+    }
+
+    /// Searches the class of a function that was read before. `function`: its `JSFunction`;
+    /// `receiver`: the object on which that was called. Returns whether it has another name now.
+    pub fn find_class<M: ReadMemory>(
+        &mut self,
+        heap: &Heap<M>,
+        layout: &Layout,
+        at: u64,
+        function: u64,
+        receiver: u64,
+    ) -> bool {
+        let Some(known) = self.known.get_mut(&at) else { return false };
+        known.tries = known.tries.saturating_sub(1);
+        let is_accessor = known.name.starts_with("get ") || known.name.starts_with("set ");
+        let class = class_of(heap, layout, function, receiver, is_accessor)
+            .and_then(|class| shared_of_function(heap, layout, class))
+            .and_then(|shared| Some(self.get(heap, layout, shared)?.name.clone()))
+            .filter(|class| &**class != ANONYMOUS);
+        let (Some(class), Some(known)) = (class, self.known.get_mut(&at)) else { return false };
+        known.name = clean(&format!("{class}.{}", known.name), NAME_CAP).into();
+        known.tries = 0;
+        self.frames -= std::mem::take(&mut known.frames).len();
+        true
     }
 
     /// Returns a location in a function that was read before. `source`: offset in its script;

@@ -8,6 +8,7 @@
 //! builtins        built-in code: where it is mapped, its functions
 //! heap            objects: tagged words, types, strings, arrays
 //! functions       names, scripts and bytecode of functions
+//! classes         the classes of methods
 //! scripts         files and lines
 //! code_objects    address -> generated code, with the functions inlined there
 //! positions       code -> place in the source
@@ -22,6 +23,7 @@
 
 mod builtins;
 pub mod bytecode_sizes;
+mod classes;
 mod code_objects;
 mod functions;
 mod heap;
