@@ -321,3 +321,52 @@ fn the_first_sentence_names_what_the_pool_does() {
         assert!(says.to_lowercase().contains("pbkdf2"), "{}: {report}", node.display());
     }
 }
+
+/// Files and lines are those of the TypeScript, as Node itself says them with source maps: of a map
+/// in a file, and of one in the script, all of which is in one line.
+#[test]
+fn lines_are_those_of_the_source() {
+    let folder = std::fs::canonicalize(target("mapped")).expect("it is there");
+    let source = folder.join("src/app.ts").display().to_string();
+    let text = std::fs::read_to_string(&source).expect("it is there");
+    let waits = text.lines().position(|line| line.contains("Atomics.wait(")).expect("it waits");
+    for node in nodes("lines_are_those_of_the_source") {
+        for script in ["app.js", "min.js"] {
+            let script = folder.join("dist").join(script).display().to_string();
+            let what = format!("{} {script}", node.display());
+            let mut running = Running::start(&node, &["--enable-source-maps", &script]);
+            let line = running.lines.next().expect("a line").expect("text");
+            let stack: Vec<String> = serde_json::from_str(&line).expect("JSON");
+            let mut expected: Vec<u64> = stack
+                .iter()
+                .filter_map(|call| call.split_once(&format!("{source}:")))
+                .map(|(_, place)| place.split(':').next().expect("a line").parse().expect("a line"))
+                .collect();
+            assert!(expected.len() >= 4, "{what}: {stack:?}");
+            expected[0] = waits as u64 + 1;
+            let dump = |options: &[&str]| {
+                let is_meant = |thread: &serde_json::Value| {
+                    let frames = thread["frames"].as_array().expect("frames");
+                    let in_program = |file: &str| file.contains("/mapped/");
+                    frames.iter().any(|frame| frame["file"].as_str().is_some_and(in_program))
+                };
+                let (frames, _) = dumped::dump(running.pid(), options, is_meant);
+                let of_program = frames.into_iter().filter(|frame| frame.kind == "jit");
+                of_program
+                    .filter(|frame| {
+                        frame.file.as_deref().is_some_and(|file| !file.starts_with("node:"))
+                    })
+                    .collect::<Vec<Frame>>()
+            };
+            let mapped = dump(&[]);
+            let lines: Vec<u64> = mapped.iter().filter_map(|frame| frame.line).collect();
+            assert_eq!(lines, expected, "{what}: {mapped:#?}");
+            let is_source = |frame: &Frame| frame.file.as_ref() == Some(&source);
+            assert!(mapped.iter().all(is_source), "{what}: {mapped:#?}");
+            let plain = dump(&["--source-maps", "no"]);
+            let is_script = |frame: &Frame| frame.file.as_ref() == Some(&script);
+            assert!(plain.iter().all(is_script), "{what}: {plain:#?}");
+            assert_eq!(plain.len(), mapped.len(), "{what}: {plain:#?}");
+        }
+    }
+}

@@ -71,6 +71,8 @@ pub struct Functions {
     pub epoch: u64,
     /// Functions that were used in this epoch.
     pub used: Vec<u64>,
+    /// The process.
+    pid: u32,
 }
 
 /// Returns where the words are that say which function the object at `at` is.
@@ -89,6 +91,11 @@ fn words(layout: &Layout, bytes: &[u8]) -> Option<Words> {
 }
 
 impl Functions {
+    /// Returns functions of this process, none so far.
+    pub fn new(pid: u32) -> Functions {
+        Functions { pid, ..Functions::default() }
+    }
+
     /// Compares a function with what is in memory now.
     pub fn found(&mut self, layout: &Layout, at: u64, bytes: &[u8]) {
         if let Some(known) = self.known.get_mut(&at)
@@ -204,31 +211,38 @@ impl Functions {
         true
     }
 
-    /// Returns a location in a function that was read before. `source`: offset in its script;
-    /// `None`: unknown, then it is where the function begins.
+    /// Returns a location in a function that was read before, and its column, from 0 on. `source`:
+    /// offset in its script; `None`: unknown, then it is where the function begins.
     pub fn location<M: ReadMemory>(
         &mut self,
         heap: &Heap<M>,
         layout: &Layout,
+        names: &Names,
         at: u64,
         source: Option<u32>,
         tier: Tier,
-    ) -> Option<Location> {
+    ) -> Option<(Location, Option<u32>)> {
         let function = self.known.get(&at)?;
-        let file = function.script.and_then(|script| self.scripts.file(script));
+        let (scripts, pid) = (&mut self.scripts, self.pid);
+        let file =
+            function.script.and_then(|script| scripts.file(heap, layout, names, pid, script));
         let offset = source.or(function.start);
-        let line = function
+        let (line, column) = function
             .script
             .zip(offset)
-            .and_then(|(script, offset)| self.scripts.line(heap, layout, script, offset));
-        Some(Location {
+            .and_then(|(script, offset)| scripts.place(heap, layout, script, offset))
+            .unzip();
+        let location = Location {
             function: function.name.clone(),
             module: file.clone().unwrap_or_else(|| EVAL.into()),
             file,
             line,
             kind: FrameKind::Jit,
             tier: Some(tier),
-        })
+        };
+        // Only files have source maps.
+        let is_file = location.file.as_deref().is_some_and(|file| file.starts_with('/'));
+        Some((location, column.filter(|_| is_file)))
     }
 
     /// Returns the frame of a function that executes its bytecode at `offset`.
@@ -248,10 +262,10 @@ impl Functions {
         let source = function.bytecode.as_ref().zip(offset).and_then(|(bytecode, offset)| {
             Some(position(&bytecode.positions, offset, layout.flagged)?.offset)
         });
-        let location = self.location(heap, layout, at, source, tier)?;
+        let (location, column) = self.location(heap, layout, names, at, source, tier)?;
         // A line that could not be read now may be readable later.
         let is_final = location.line.is_some() || source.is_none();
-        let frame = names.frame(vec![location]);
+        let frame = names.frame_at(vec![location], vec![column]);
         if is_final {
             if self.frames >= FRAMES_MAX {
                 self.known.values_mut().for_each(|known| known.frames.clear());

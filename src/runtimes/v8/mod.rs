@@ -110,7 +110,7 @@ impl<M: ReadMemory> V8<M> {
             files,
             pid,
             generated: Vec::new(),
-            functions: Functions::default(),
+            functions: Functions::new(pid),
             codes: Codes::default(),
             by_bytecode: FxHashMap::default(),
             trampolines: FxHashSet::default(),

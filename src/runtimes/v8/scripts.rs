@@ -6,6 +6,8 @@ use rustc_hash::FxHashMap;
 
 use crate::model::vocabulary::text::{NAME_CAP, clean};
 use crate::process::memory::ReadMemory;
+use crate::runtimes::frame_and_thread_names::Names;
+use crate::runtimes::source_maps::paths::unescaped;
 use crate::runtimes::v8::heap::{Heap, Text, object, small};
 use crate::runtimes::v8::layout::{ELEMENTS, Layout};
 
@@ -37,6 +39,8 @@ pub struct Script {
     /// Added to its lines: code of `vm.Script` may say where it begins.
     first_line: u32,
     lines: Lines,
+    /// It was recorded with its length.
+    recorded: bool,
 }
 
 /// Scripts by address.
@@ -69,25 +73,42 @@ impl Scripts {
                 file: name.filter(|name| !name.is_empty()).map(|name| file(&name).into()),
                 first_line: u32::try_from(first_line).unwrap_or(0).min(LINES_OF_ONE),
                 lines: Lines::Unread,
+                recorded: false,
             };
             self.known.insert(at, script);
         }
         self.known.get(&at)
     }
 
-    /// Returns the file of a script that was read before.
-    pub fn file(&self, at: u64) -> Option<Arc<str>> {
-        self.known.get(&at)?.file.clone()
+    /// Returns the file of a script that was read before. `pid`: the process that runs it.
+    pub fn file<M: ReadMemory>(
+        &mut self,
+        heap: &Heap<M>,
+        layout: &Layout,
+        names: &Names,
+        pid: u32,
+        at: u64,
+    ) -> Option<Arc<str>> {
+        let script = self.known.get_mut(&at)?;
+        let file = script.file.clone()?;
+        if !script.recorded
+            && let Some(source) = object(script.words[1])
+            && let Some(text) = heap.text(layout, source)
+        {
+            script.recorded = true;
+            names.script(pid, &file, text.length);
+        }
+        Some(file)
     }
 
-    /// Returns the line, from 1 on, of a place in a script that was read before.
-    pub fn line<M: ReadMemory>(
+    /// Returns line, from 1 on, and column, from 0 on, of a place in a script that was read before.
+    pub fn place<M: ReadMemory>(
         &mut self,
         heap: &Heap<M>,
         layout: &Layout,
         at: u64,
         offset: u32,
-    ) -> Option<u32> {
+    ) -> Option<(u32, u32)> {
         let script = self.known.get(&at)?;
         let ends = match &script.lines {
             Lines::Ends(ends) => ends.clone(),
@@ -105,7 +126,8 @@ impl Scripts {
             }
         };
         let before = ends.partition_point(|end| *end < offset);
-        Some(self.known.get(&at)?.first_line + before as u32 + 1)
+        let begin = before.checked_sub(1).map_or(0, |above| ends[above] + 1);
+        Some((self.known.get(&at)?.first_line + before as u32 + 1, offset - begin))
     }
 
     fn clear(&mut self) {
@@ -118,15 +140,7 @@ fn file(name: &str) -> String {
     let Some(path) = name.strip_prefix("file://") else {
         return clean(name, NAME_CAP).into_owned();
     };
-    let (mut bytes, mut rest) = (Vec::new(), path.as_bytes());
-    while let Some((first, behind)) = rest.split_first() {
-        let digits = behind.get(..2).filter(|_| *first == b'%');
-        let code = digits
-            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
-        bytes.push(code.unwrap_or(*first));
-        rest = if code.is_some() { &behind[2..] } else { behind };
-    }
-    clean(&String::from_utf8_lossy(&bytes), NAME_CAP).into_owned()
+    clean(&unescaped(path), NAME_CAP).into_owned()
 }
 
 /// Returns the ends of lines that V8 has computed.

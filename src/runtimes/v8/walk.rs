@@ -325,15 +325,17 @@ impl<M: ReadMemory> V8<M> {
             self.find_class(outer.shared, fp, word);
         }
         let V8 { heap, layout, functions, names, .. } = self;
-        let (mut locations, mut is_final) = (Vec::new(), true);
+        let (mut locations, mut columns, mut is_final) = (Vec::new(), Vec::new(), true);
         for part in parts.iter().rev() {
             functions.get(heap, layout, part.shared)?;
             let tier = if locations.is_empty() { Tier::Optimized } else { Tier::Inlined };
-            let location = functions.location(heap, layout, part.shared, part.source, tier)?;
+            let (location, column) =
+                functions.location(heap, layout, names, part.shared, part.source, tier)?;
             is_final &= location.line.is_some() || part.source.is_none();
             locations.push(location);
+            columns.push(column);
         }
-        Some((names.frame(locations), is_final))
+        Some((names.frame_at(locations, columns), is_final))
     }
 }
 
