@@ -370,3 +370,25 @@ fn lines_are_those_of_the_source() {
         }
     }
 }
+
+/// Its name is that of newer versions, unless the program has set another.
+#[test]
+fn the_main_thread_has_a_name_of_its_own() {
+    for node in nodes("the_main_thread_has_a_name_of_its_own") {
+        for (title, expected) in [("", "MainThread"), ("process.title = 'shop';", "shop")] {
+            let script = format!("{title} console.log('ready'); setInterval(() => {{}}, 1e6);");
+            let running = Running::start(&node, &["-e", &script]);
+            let pid = running.pid();
+            let report = dumped::sampletop(&["dump", "-p", &pid.to_string(), "--format", "json"]);
+            let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+            let threads = report["threads"].as_array().expect("threads");
+            let named = |thread: &&serde_json::Value| {
+                thread["name"].as_str().is_some_and(|name| name.ends_with(expected))
+            };
+            let found: Vec<_> = threads.iter().filter(named).collect();
+            let what = format!("{}: {report:#}", node.display());
+            assert_eq!(found.len(), 1, "{what}");
+            assert_eq!(found[0]["tid"], pid, "{what}");
+        }
+    }
+}
