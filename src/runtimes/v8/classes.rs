@@ -4,6 +4,9 @@
 //! one that holds the function itself. The class is the function that this prototype holds and
 //! whose own prototype it is. So the proof depends on no names, and a method has one class,
 //! whatever the class of the object.
+//!
+//! A function that was inlined has no such object. Its class may be that of a variable which the
+//! code around it can see: `this` of a closure, a class of the same file.
 
 use crate::process::memory::ReadMemory;
 use crate::runtimes::v8::heap::{Heap, object, small};
@@ -11,6 +14,12 @@ use crate::runtimes::v8::layout::{Classes, ELEMENTS, LENGTH, Layout};
 
 /// Maximum prototypes searched.
 const DEPTH_MAX: usize = 8;
+/// Maximum contexts of a frame, variables of one, and prototypes searched of all.
+const CONTEXTS_MAX: usize = 4;
+const VARIABLES_MAX: u64 = 64;
+const CANDIDATES_MAX: usize = 32;
+/// Words of a context before its variables; the second one is the context around it.
+const BEFORE_VARIABLES: usize = 2;
 /// Maximum words of a table of properties that are searched.
 const WORDS_MAX: u64 = 8192;
 /// Offset of the properties that have no room in the object itself, and of the first one there.
@@ -42,12 +51,48 @@ pub fn class_of<M: ReadMemory>(
         let prototype = search.prototype(heap.object(at)?)?;
         search.is_object(prototype).then_some(())?;
         let held = search.held(prototype)?;
-        if search.holds(&held, function, is_accessor) {
-            let mut constructors = held.iter().filter_map(|word| object(*word));
-            let class = constructors.find(|class| search.makes(*class, prototype) == Some(true));
-            return class.filter(|class| *class != function);
+        if search.holds(&held, &|word| object(word) == Some(function), is_accessor) {
+            return search.class(&held, prototype).filter(|class| *class != function);
         }
         at = prototype;
+    }
+    None
+}
+
+/// Returns the constructor of the class that defines the function `shared`, which was inlined in a
+/// frame with this context.
+pub fn class_of_inlined<M: ReadMemory>(
+    heap: &Heap<M>,
+    layout: &Layout,
+    shared: u64,
+    context: u64,
+    is_accessor: bool,
+) -> Option<u64> {
+    let search = Search { heap, layout, classes: layout.classes.as_ref()? };
+    let is_it = |word: u64| {
+        let function = object(word).filter(|at| search.is_function(*at));
+        function.is_some_and(|at| heap.object(at.saturating_add(layout.shared)) == Some(shared))
+    };
+    let (mut at, mut searched) = (context, Vec::new());
+    for _ in 0..CONTEXTS_MAX {
+        let variables = search.context(at)?;
+        for value in variables.iter().skip(BEFORE_VARIABLES).filter_map(|word| object(*word)) {
+            let prototype = search
+                .made(value)
+                .or_else(|| search.prototype(heap.object(value)?))
+                .filter(|prototype| search.is_object(*prototype) && !searched.contains(prototype));
+            let Some(prototype) = prototype else { continue };
+            searched.push(prototype);
+            if let Some(held) = search.held(prototype)
+                && search.holds(&held, &is_it, is_accessor)
+            {
+                let class = search.class(&held, prototype)?;
+                return (heap.object(class.checked_add(layout.shared)?)? != shared)
+                    .then_some(class);
+            }
+            (searched.len() < CANDIDATES_MAX).then_some(())?;
+        }
+        at = object(*variables.get(BEFORE_VARIABLES - 1)?)?;
     }
     None
 }
@@ -106,9 +151,19 @@ impl<M: ReadMemory> Search<'_, M> {
         Some(found)
     }
 
-    fn holds(&self, held: &[u64], function: u64, is_accessor: bool) -> bool {
+    /// Returns the words of a context.
+    fn context(&self, at: u64) -> Option<Vec<u64>> {
         let Search { heap, layout, classes } = self;
-        let is_it = |word: u64| object(word) == Some(function);
+        let kind = heap.kind(layout, at)?;
+        (classes.contexts[0]..=classes.contexts[1]).contains(&kind).then_some(())?;
+        let length = u64::try_from(small(heap.word(at.checked_add(LENGTH)?)?)?).ok()?;
+        let words = length.min(VARIABLES_MAX);
+        (0..words).map(|nth| heap.word(at.checked_add(ELEMENTS + 8 * nth)?)).collect()
+    }
+
+    /// Whether one of these words, or a getter or setter in a pair, is the function.
+    fn holds(&self, held: &[u64], is_it: &dyn Fn(u64) -> bool, is_accessor: bool) -> bool {
+        let Search { heap, layout, classes } = self;
         let in_pair = |pair: u64| {
             heap.is(layout, pair, classes.pair)
                 && PAIR.iter().any(|at| heap.word(pair.saturating_add(*at)).is_some_and(is_it))
@@ -117,15 +172,24 @@ impl<M: ReadMemory> Search<'_, M> {
             || is_accessor && held.iter().filter_map(|word| object(*word)).any(in_pair)
     }
 
-    /// Whether `function` is a constructor of objects with this prototype.
-    fn makes(&self, function: u64, prototype: u64) -> Option<bool> {
+    fn is_function(&self, at: u64) -> bool {
+        let types = &self.layout.types;
+        let kind = self.heap.kind(self.layout, at);
+        kind.is_some_and(|kind| (types.first_function..=types.last_function).contains(&kind))
+    }
+
+    /// Returns the constructor among these words whose objects have the prototype.
+    fn class(&self, held: &[u64], prototype: u64) -> Option<u64> {
+        let mut held = held.iter().filter_map(|word| object(*word));
+        held.find(|class| self.made(*class) == Some(prototype))
+    }
+
+    /// Returns the prototype of the objects that a constructor makes.
+    fn made(&self, function: u64) -> Option<u64> {
         let Search { heap, layout, .. } = self;
-        let kind = heap.kind(layout, function)?;
-        let types = &layout.types;
-        (types.first_function..=types.last_function).contains(&kind).then_some(())?;
-        (self.size(heap.object(function)?)? > MADE).then_some(())?;
-        let made = heap.object(function.checked_add(MADE)?)?;
-        let is_map = || heap.is(layout, made, types.map);
-        Some(made == prototype || is_map() && self.prototype(made)? == prototype)
+        let is_constructor =
+            self.is_function(function) && self.size(heap.object(function)?)? > MADE;
+        let made = heap.object(function.checked_add(MADE)?).filter(|_| is_constructor)?;
+        if heap.is(layout, made, layout.types.map) { self.prototype(made) } else { Some(made) }
     }
 }

@@ -9,7 +9,7 @@ use crate::model::vocabulary::frame::RawFrame;
 use crate::model::vocabulary::text::{NAME_CAP, clean};
 use crate::process::memory::ReadMemory;
 use crate::runtimes::frame_and_thread_names::Names;
-use crate::runtimes::v8::classes::class_of;
+use crate::runtimes::v8::classes::{class_of, class_of_inlined};
 use crate::runtimes::v8::heap::{Heap, object, small};
 use crate::runtimes::v8::layout::{LENGTH, Layout};
 use crate::runtimes::v8::positions::position;
@@ -22,8 +22,10 @@ const FRAMES_MAX: usize = 1 << 18;
 const NAME_MAX: u32 = 512;
 /// Maximum bytes of a table of positions, and of bytecode.
 pub const TABLE_MAX: u32 = 1 << 20;
-/// Searches for the class of a function. A frame may be torn, so one is too few.
+/// Searches for the class of a function by its own frames, which may be torn, so one is too few;
+/// and where it is inlined.
 const TRIES: u8 = 4;
+const TRIES_INLINED: u8 = 2;
 /// Words of an object searched for a reference to another.
 const FIELDS: u64 = 12;
 
@@ -53,13 +55,22 @@ pub struct Function {
     pub bytecode: Option<Bytecode>,
     /// V8's number of the built-in code that is its code.
     pub builtin: Option<usize>,
-    /// Searches for its class that are left; 0: its name is final.
-    tries: u8,
+    /// Searches for its class that are left, by its own frames and where it is inlined.
+    tries: [u8; 2],
     /// The epoch in which it was last compared with memory, and last used.
     checked: u64,
     used: u64,
     /// By tier and offset of the bytecode.
     frames: FxHashMap<(Tier, Option<u32>), RawFrame>,
+}
+
+/// How a function was called, by the addresses of objects.
+#[derive(Clone, Copy)]
+pub enum Called {
+    /// Its `JSFunction`, and the object on which that was called.
+    On { function: u64, receiver: u64 },
+    /// It is inlined in a frame with this context.
+    Inlined { context: u64 },
 }
 
 /// Functions by address.
@@ -175,38 +186,45 @@ impl Functions {
             start,
             bytecode,
             builtin,
-            tries: if may_be_method { TRIES } else { 0 },
+            tries: if may_be_method { [TRIES, TRIES_INLINED] } else { [0; 2] },
             checked: self.epoch,
             used: 0,
             frames: FxHashMap::default(),
         })
     }
 
-    /// Whether it is open if this function, which was read before, is a method.
-    pub fn may_be_method(&self, at: u64) -> bool {
-        self.known.get(&at).is_some_and(|known| known.tries > 0)
+    /// Whether it is open if this function, which was read before, is a method. `inlined`: its
+    /// frame is another function's.
+    pub fn may_be_method(&self, at: u64, inlined: bool) -> bool {
+        self.known.get(&at).is_some_and(|known| known.tries[usize::from(inlined)] > 0)
     }
 
-    /// Searches the class of a function that was read before. `function`: its `JSFunction`;
-    /// `receiver`: the object on which that was called. Returns whether it has another name now.
+    /// Searches the class of a function that was read before. Returns whether it has another name
+    /// now.
     pub fn find_class<M: ReadMemory>(
         &mut self,
         heap: &Heap<M>,
         layout: &Layout,
         at: u64,
-        function: u64,
-        receiver: u64,
+        called: Called,
     ) -> bool {
         let Some(known) = self.known.get_mut(&at) else { return false };
-        known.tries = known.tries.saturating_sub(1);
+        let inlined = usize::from(matches!(called, Called::Inlined { .. }));
+        known.tries[inlined] = known.tries[inlined].saturating_sub(1);
         let is_accessor = known.name.starts_with("get ") || known.name.starts_with("set ");
-        let class = class_of(heap, layout, function, receiver, is_accessor)
+        let class = match called {
+            Called::On { function, receiver } => {
+                class_of(heap, layout, function, receiver, is_accessor)
+            }
+            Called::Inlined { context } => class_of_inlined(heap, layout, at, context, is_accessor),
+        };
+        let class = class
             .and_then(|class| shared_of_function(heap, layout, class))
             .and_then(|shared| Some(self.get(heap, layout, shared)?.name.clone()))
             .filter(|class| &**class != ANONYMOUS);
         let (Some(class), Some(known)) = (class, self.known.get_mut(&at)) else { return false };
         known.name = clean(&format!("{class}.{}", known.name), NAME_CAP).into();
-        known.tries = 0;
+        known.tries = [0; 2];
         self.frames -= std::mem::take(&mut known.frames).len();
         true
     }

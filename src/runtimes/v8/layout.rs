@@ -130,6 +130,8 @@ pub struct Classes {
     pub pair: u16,
     pub properties: u16,
     pub descriptor_arrays: [u16; 2],
+    /// The first and the last type of contexts.
+    pub contexts: [u16; 2],
 }
 
 impl Classes {
@@ -148,6 +150,10 @@ impl Classes {
             pair: kind("AccessorPair__ACCESSOR_PAIR")?,
             properties: kind("PropertyArray__PROPERTY_ARRAY")?,
             descriptor_arrays: [descriptors, strong],
+            contexts: [
+                kind_of(constant("FirstContextType")?).ok()?,
+                kind_of(constant("LastContextType")?).ok()?,
+            ],
         })
     }
 }

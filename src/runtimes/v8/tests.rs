@@ -22,6 +22,7 @@ const STACK: u64 = 0x7000_0000;
 /// Built-in code: 600 functions of 40 bytes, 64 bytes apart.
 const BUILTINS: u64 = 0x5000_0000;
 const TRAMPOLINE: u64 = BUILTINS + 64 * 7 + 20;
+const CONTEXT_TYPE: u16 = 150;
 /// V8's number of `Array.prototype.map`.
 const MAP: u64 = 9;
 
@@ -53,6 +54,7 @@ fn constant(version: Version, name: &str) -> Option<i32> {
     let number = match name {
         "class_Map__instance_type__uint16_t" => 12,
         "class_Map__instance_size_in_words__char" => 8,
+        "FirstContextType" | "LastContextType" => i32::from(CONTEXT_TYPE),
         "class_Map__prototype__Object" => 24,
         "class_Map__instance_descriptors_offset" => 40,
         "class_DescriptorArray__header_size__uintptr_t" if version >= (14, 6) => 32,

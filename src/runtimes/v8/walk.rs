@@ -10,7 +10,7 @@ use crate::model::vocabulary::frame::{Marker, RawFrame};
 use crate::process::memory::ReadMemory;
 use crate::runtimes::v8::builtins::Builtin;
 use crate::runtimes::v8::code_objects::Kind;
-use crate::runtimes::v8::functions::shared_of_function;
+use crate::runtimes::v8::functions::{Called, shared_of_function};
 use crate::runtimes::v8::heap::{object, small};
 use crate::runtimes::v8::{BYTECODES_MAX, V8};
 use crate::unwinder::{FrameSetup, Leave, Place};
@@ -204,7 +204,7 @@ impl<M: ReadMemory> V8<M> {
     /// function's.
     fn find_class(&mut self, shared: u64, fp: u64, word: Word<'_>) {
         let V8 { heap, layout, functions, codes, .. } = self;
-        if !functions.may_be_method(shared) {
+        if !functions.may_be_method(shared, false) {
             return;
         }
         let mut at = |at: u64| word(at).and_then(object);
@@ -212,7 +212,7 @@ impl<M: ReadMemory> V8<M> {
         // A small number has no class that a program defines.
         let Some(receiver) = at(fp.wrapping_add(RECEIVER)) else { return };
         if shared_of_function(heap, layout, function) == Some(shared)
-            && functions.find_class(heap, layout, shared, function, receiver)
+            && functions.find_class(heap, layout, shared, Called::On { function, receiver })
         {
             codes.forget_frames();
         }
@@ -324,7 +324,21 @@ impl<M: ReadMemory> V8<M> {
             self.functions.get(heap, layout, outer.shared)?;
             self.find_class(outer.shared, fp, word);
         }
-        let V8 { heap, layout, functions, names, .. } = self;
+        let V8 { heap, layout, codes, functions, names, .. } = self;
+        let context = fp.and_then(|fp| object(word(fp.wrapping_sub(CONTEXT))?));
+        let mut renamed = false;
+        for inlined in parts.iter().rev().skip(1) {
+            functions.get(heap, layout, inlined.shared)?;
+            if let Some(context) = context
+                && functions.may_be_method(inlined.shared, true)
+            {
+                let called = Called::Inlined { context };
+                renamed |= functions.find_class(heap, layout, inlined.shared, called);
+            }
+        }
+        if renamed {
+            codes.forget_frames();
+        }
         let (mut locations, mut columns, mut is_final) = (Vec::new(), Vec::new(), true);
         for part in parts.iter().rev() {
             functions.get(heap, layout, part.shared)?;

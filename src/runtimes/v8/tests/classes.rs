@@ -33,6 +33,7 @@ struct Defined {
     /// An object of the class, and one of a class derived from it.
     cart: u64,
     derived: u64,
+    class: u64,
 }
 
 impl Defined {
@@ -60,7 +61,7 @@ impl Defined {
 
     fn new(version: Version, held: Held, made: Made, name: &str) -> Defined {
         let program = program(version);
-        let mut it = Defined { program, prototype: 0, cart: 0, derived: 0 };
+        let mut it = Defined { program, prototype: 0, cart: 0, derived: 0, class: 0 };
         let Program { ref world, ref layout, told, .. } = it.program;
         let word =
             |object: u64, offset: u64| (&world).read_u64(object - 1 + offset).expect("there");
@@ -115,7 +116,7 @@ impl Defined {
         }
         let cart = it.object(prototype);
         let (prototype, derived) = (prototype, it.object(it.object(it.object(prototype))));
-        (it.prototype, it.cart, it.derived) = (prototype, cart, derived);
+        (it.prototype, it.cart, it.derived, it.class) = (prototype, cart, derived, class);
         it
     }
 
@@ -203,6 +204,45 @@ fn code_that_was_named_before_gets_the_class_too() {
         assert!(inlined(&mut v8).contains("> total /srv"));
         assert_eq!(it.called_in(&mut v8, it.cart), "Cart.total");
         assert!(inlined(&mut v8).contains("> Cart.total /srv"));
+    }
+}
+
+/// A variable that the code around it sees has the class: an object, or the class itself, here or
+/// further out.
+#[test]
+fn an_inlined_method_has_the_class_of_a_variable() {
+    for version in VERSIONS {
+        for held in [Held::InObject, Held::InArray, Held::InTable] {
+            let it = Defined::new(version, held, Made::Map, "total");
+            let Program { told, literals, optimized, ref layout, ref world, .. } = it.program;
+            let word = |object: u64, at: u64| (&world).read_u64(object - 1 + at).expect("there");
+            let shared = word(told, layout.shared);
+            world.set(literals, 16, shared);
+            let other = it.object(it.object(0));
+            let of_contexts = world.map(CONTEXT_TYPE);
+            let context = |previous: u64, variables: &[u64]| {
+                let head = [of_contexts, small(2 + variables.len() as u64), 0, previous];
+                world.object(&[&head, variables].concat())
+            };
+            let expected = |context: u64| {
+                let mut v8 = reader(&it.program);
+                let mut frame = stack(told, 0, 0);
+                let with_context =
+                    |at: u64| if at == STACK + 56 { Some(context) } else { frame(at) };
+                let named = leave(&mut v8, 0, optimized + 30, None, with_context).0;
+                named.split(" > ").nth(1).and_then(|it| it.split(' ').next()).map(str::to_owned)
+            };
+            let (with, without) = (Some("Cart.total".to_owned()), Some("total".to_owned()));
+            let module = context(0, &[other, small(3), it.class]);
+            assert_eq!(expected(module), with, "{version:?} {held:?}: the class");
+            assert_eq!(expected(context(0, &[other, it.cart])), with, "{version:?} {held:?}");
+            assert_eq!(expected(context(module, &[other, told])), with, "further out");
+            assert_eq!(expected(context(0, &[other, it.derived, told, 1, 7])), without);
+            let many: Vec<u64> = (0..32).map(|_| it.object(it.object(0))).collect();
+            assert_eq!(expected(context(module, &many)), without, "many others before it");
+            assert_eq!(expected(it.cart), without, "no context");
+            assert_eq!(expected(told), without, "no context");
+        }
     }
 }
 
