@@ -36,7 +36,7 @@ const OF_RUNTIME: &[&str] = &[
 /// Functions without a namespace: libuv's, those of Node's interface for addons, what starts the
 /// program, built-in code, and C++'s operators. Static functions of libuv's pool have no prefix.
 const RUNTIME_NAMES: &str = r"(?x)^(
-    uv_ | napi_ | node_api_ | (Builtins|Builtin:|Stub:) | operator\b | \(anonymous
+    uv_ | napi_ | node_api_ | Absl | (Builtins|Builtin:|Stub:) | operator\b | \(anonymous
     | (main | _start | worker | init_once | init_threads | reset_once | post)(\.\w+)*$
     )";
 
@@ -118,6 +118,7 @@ mod tests {
             "init_once.cold",
             "main",
             "operator new",
+            "AbslInternalPerThreadSemWait",
             "Builtins_ArrayMap",
             "napi_call_function",
             "node!fn_1a40",

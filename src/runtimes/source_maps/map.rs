@@ -312,6 +312,30 @@ mod tests {
     }
 
     proptest! {
+        /// Whatever the numbers are, a map is read or refused, and its places are in its sources.
+        #[test]
+        fn any_numbers_are_read_or_refused(
+            parts in prop::collection::vec(
+                ("[A-Za-f0-9+/,;]{0,60}", 0u32..6, prop::sample::select(vec![0u32, 3, u32::MAX])), 1..4),
+        ) {
+            let part = |(mappings, line, column): &(String, u32, u32)| {
+                format!(
+                    r#"{{"offset":{{"line":{line},"column":{column}}},"map":{}}}"#,
+                    json(mappings)
+                )
+            };
+            let listed: Vec<String> = parts.iter().map(part).collect();
+            let whole = format!(r#"{{"version":3,"sections":[{}]}}"#, listed.join(","));
+            for text in [whole, json(&parts[0].0)] {
+                let Some(map) = SourceMap::parse(text.as_bytes(), "/s/x.map") else { continue };
+                for (line, column) in (0..70).flat_map(|line| [(line, 0), (line, 9), (line, u32::MAX)]) {
+                    if let Some((source, line)) = map.place(line, column) {
+                        prop_assert!(["/s/a.ts", "/b.ts"].contains(&&**source) && line > 0);
+                    }
+                }
+            }
+        }
+
         /// Every place is that of the last segment before it, in its line.
         #[test]
         fn places_are_those_that_were_encoded(

@@ -21,7 +21,7 @@ const CANDIDATES_MAX: usize = 32;
 /// Words of a context before its variables; the second one is the context around it.
 const BEFORE_VARIABLES: usize = 2;
 /// Maximum words of a table of properties that are searched.
-const WORDS_MAX: u64 = 8192;
+const WORDS_MAX: u64 = 2048;
 /// Offset of the properties that have no room in the object itself, and of the first one there.
 const PROPERTIES: u64 = 8;
 const FIRST: u64 = 24;
