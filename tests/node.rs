@@ -322,6 +322,28 @@ fn the_first_sentence_names_what_the_pool_does() {
     }
 }
 
+/// Node's own scripts are no files: their text is in Node's executable.
+#[test]
+fn nodes_own_functions_have_lines() {
+    for node in nodes("nodes_own_functions_have_lines") {
+        for how in ["start", "timer"] {
+            let mut running = Running::start(&node, &[&target("internal.js"), how]);
+            let line = running.lines.next().expect("a line").expect("text");
+            let expected: Vec<(Option<String>, u64)> = serde_json::from_str(&line).expect("JSON");
+            let own = |(file, _): &&(Option<String>, u64)| {
+                file.as_deref().is_some_and(|file| file.starts_with("node:"))
+            };
+            let expected: Vec<_> = expected.iter().filter(own).cloned().collect();
+            assert!(expected.len() >= 2, "{}: {line}", node.display());
+            let (frames, complete) = dump(running.pid(), &[]);
+            let ours = frames.iter().map(|frame| (frame.file.clone(), frame.line.unwrap_or(0)));
+            let ours: Vec<_> = ours.filter(|frame| own(&frame)).collect();
+            let what = format!("{} {how}: {frames:#?}", node.display());
+            assert_eq!((ours, complete), (expected, true), "{what}");
+        }
+    }
+}
+
 /// Files and lines are those of the TypeScript, as Node itself says them with source maps: of a map
 /// in a file, and of one in the script, all of which is in one line.
 #[test]

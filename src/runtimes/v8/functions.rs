@@ -107,6 +107,12 @@ impl Functions {
         Functions { pid, ..Functions::default() }
     }
 
+    /// Returns the number of remembered frames, for tests.
+    #[cfg(test)]
+    pub fn frame_count(&self) -> usize {
+        self.frames
+    }
+
     /// Compares a function with what is in memory now.
     pub fn found(&mut self, layout: &Layout, at: u64, bytes: &[u8]) {
         if let Some(known) = self.known.get_mut(&at)
@@ -263,6 +269,12 @@ impl Functions {
         Some((location, column.filter(|_| is_file)))
     }
 
+    /// Returns whether a line of this function that could not be read now may be readable later.
+    pub fn may_get_line(&self, at: u64) -> bool {
+        let script = self.known.get(&at).and_then(|known| known.script);
+        script.is_some_and(|script| self.scripts.may_have_lines(script))
+    }
+
     /// Returns the frame of a function that executes its bytecode at `offset`.
     pub fn frame<M: ReadMemory>(
         &mut self,
@@ -281,8 +293,7 @@ impl Functions {
             Some(position(&bytecode.positions, offset, layout.flagged)?.offset)
         });
         let (location, column) = self.location(heap, layout, names, at, source, tier)?;
-        // A line that could not be read now may be readable later.
-        let is_final = location.line.is_some() || source.is_none();
+        let is_final = location.line.is_some() || source.is_none() || !self.may_get_line(at);
         let frame = names.frame_at(vec![location], vec![column]);
         if is_final {
             if self.frames >= FRAMES_MAX {

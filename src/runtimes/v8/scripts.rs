@@ -16,6 +16,8 @@ const SCRIPTS_MAX: usize = 1 << 16;
 const LINES_MAX: usize = 64 << 20;
 /// Maximum lines of a script.
 const LINES_OF_ONE: u32 = 1 << 22;
+/// Attempts to read a script's lines, which fail while its source moves.
+const FAILURES_MAX: u8 = 8;
 /// Maximum characters of a script's name.
 const FILE_MAX: u32 = 4096;
 /// Bytes of a script's source that are split in one piece.
@@ -24,7 +26,8 @@ const CHUNK: u64 = 1 << 20;
 /// Where lines end.
 #[derive(Clone, Debug)]
 enum Lines {
-    Unread,
+    /// They could not be read so often.
+    Unread(u8),
     /// The offset of the last character of each line's end.
     Ends(Arc<[u32]>),
 }
@@ -72,7 +75,7 @@ impl Scripts {
                 words,
                 file: name.filter(|name| !name.is_empty()).map(|name| file(&name).into()),
                 first_line: u32::try_from(first_line).unwrap_or(0).min(LINES_OF_ONE),
-                lines: Lines::Unread,
+                lines: Lines::Unread(0),
                 recorded: false,
             };
             self.known.insert(at, script);
@@ -112,13 +115,23 @@ impl Scripts {
         let script = self.known.get(&at)?;
         let ends = match &script.lines {
             Lines::Ends(ends) => ends.clone(),
-            Lines::Unread => {
-                let ends: Arc<[u32]> = computed(heap, layout, at)
-                    .or_else(|| split(heap, layout, object(script.words[1])?))?
-                    .into();
+            Lines::Unread(failures) if *failures >= FAILURES_MAX => return None,
+            Lines::Unread(failures) => {
+                let (failures, source) = (*failures, object(script.words[1]));
+                let read = computed(heap, layout, at)
+                    .map(Ok)
+                    .or_else(|| source.map(|source| split(heap, layout, source)));
+                let ends: Arc<[u32]> = match read.unwrap_or(Err(Unread::Unreadable)) {
+                    Ok(ends) => ends.into(),
+                    Err(Unread::Later) => return None,
+                    Err(Unread::Unreadable) => {
+                        self.known.get_mut(&at)?.lines = Lines::Unread(failures + 1);
+                        return None;
+                    }
+                };
                 self.size += 4 * ends.len();
                 if self.size > LINES_MAX {
-                    self.known.values_mut().for_each(|script| script.lines = Lines::Unread);
+                    self.known.values_mut().for_each(|script| script.lines = Lines::Unread(0));
                     self.size = 4 * ends.len();
                 }
                 self.known.get_mut(&at)?.lines = Lines::Ends(ends.clone());
@@ -128,6 +141,12 @@ impl Scripts {
         let before = ends.partition_point(|end| *end < offset);
         let begin = before.checked_sub(1).map_or(0, |above| ends[above] + 1);
         Some((self.known.get(&at)?.first_line + before as u32 + 1, offset - begin))
+    }
+
+    /// Returns whether a script has lines, or may have them later.
+    pub fn may_have_lines(&self, at: u64) -> bool {
+        let lines = self.known.get(&at).map(|script| &script.lines);
+        !matches!(lines, Some(Lines::Unread(FAILURES_MAX..)))
     }
 
     fn clear(&mut self) {
@@ -158,13 +177,26 @@ fn computed<M: ReadMemory>(heap: &Heap<M>, layout: &Layout, script: u64) -> Opti
     ends.collect::<Option<Vec<u32>>>().filter(|ends| ends.is_sorted())
 }
 
+/// Why a source could not be split into lines.
+enum Unread {
+    /// Enough was read for now.
+    Later,
+    /// It is in pieces, it moves, or is none.
+    Unreadable,
+}
+
 /// Splits a source into lines.
-fn split<M: ReadMemory>(heap: &Heap<M>, layout: &Layout, source: u64) -> Option<Vec<u32>> {
-    let Text { at, length, width } = heap.text(layout, source)?;
+fn split<M: ReadMemory>(heap: &Heap<M>, layout: &Layout, source: u64) -> Result<Vec<u32>, Unread> {
+    let Text { at, length, width } = heap.text(layout, source).ok_or(Unread::Unreadable)?;
     let (mut ends, mut done, whole) = (Vec::new(), 0u64, u64::from(length) * width);
     let mut last = 0u16;
     while done < whole {
-        let bytes = heap.large(at.checked_add(done)?, CHUNK.min(whole - done))?;
+        let chunk = CHUNK.min(whole - done);
+        if !heap.has_room(chunk) {
+            return Err(Unread::Later);
+        }
+        let bytes = at.checked_add(done).and_then(|at| heap.large(at, chunk));
+        let bytes = bytes.ok_or(Unread::Unreadable)?;
         let first = (done / width) as u32;
         done += bytes.len() as u64;
         let mut see = |at: u32, unit: u16| {
@@ -187,11 +219,11 @@ fn split<M: ReadMemory>(heap: &Heap<M>, layout: &Layout, source: u64) -> Option<
                 .for_each(|(at, unit)| see(at, u16::from_le_bytes([unit[0], unit[1]]))),
         }
         if ends.len() > LINES_OF_ONE as usize {
-            return None;
+            return Err(Unread::Unreadable);
         }
     }
     ends.push(length);
-    Some(ends)
+    Ok(ends)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use crate::model::vocabulary::text::NAME_CAP;
 use crate::unwinder::General;
 
 mod classes;
+mod scripts;
 
 const VERSIONS: [Version; 4] = [(11, 3), (12, 4), (13, 6), (14, 6)];
 /// Where the made-up heap and stack begin, and their size.

@@ -345,7 +345,9 @@ impl<M: ReadMemory> V8<M> {
             let tier = if locations.is_empty() { Tier::Optimized } else { Tier::Inlined };
             let (location, column) =
                 functions.location(heap, layout, names, part.shared, part.source, tier)?;
-            is_final &= location.line.is_some() || part.source.is_none();
+            is_final &= location.line.is_some()
+                || part.source.is_none()
+                || !functions.may_get_line(part.shared);
             locations.push(location);
             columns.push(column);
         }
