@@ -193,8 +193,11 @@ mod tests {
 
     use super::*;
 
-    /// Encodes lines of segments: column, source, line of the source.
-    fn encoded(lines: &[Vec<(u32, Option<(u32, u32)>)>]) -> String {
+    /// A segment: its column, its source and the line there.
+    type Place = (u32, Option<(u32, u32)>);
+
+    /// Encodes lines of segments.
+    fn encoded(lines: &[Vec<Place>]) -> String {
         fn push(out: &mut String, number: i64) {
             const DIGITS: &[u8] =
                 b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -285,6 +288,8 @@ mod tests {
         assert_eq!([at(&found, 4, 0), at(&found, 5, 0)], [None, None]);
         assert_eq!(at(&found, 6, 7).as_deref(), Some("/s/c:1"));
         assert_eq!(map(&[parts[2].clone(), parts[0].clone()]), None, "out of order");
+        let in_line = [part(0, 10, "a", "AAAA"), part(0, 3, "b", "AAAA")];
+        assert_eq!(map(&in_line), None, "out of order in a line");
     }
 
     #[test]

@@ -241,6 +241,10 @@ fn an_inlined_method_has_the_class_of_a_variable() {
             let many: Vec<u64> = (0..32).map(|_| it.object(it.object(0))).collect();
             assert_eq!(expected(context(module, &many)), without, "many others before it");
             assert_eq!(expected(it.cart), without, "no context");
+            // A constructor that is inlined is no method of its own class.
+            world.set(literals, 16, word(it.class, layout.shared));
+            assert_eq!(expected(module).as_deref(), Some("Cart"));
+            world.set(literals, 16, shared);
             assert_eq!(expected(told), without, "no context");
         }
     }

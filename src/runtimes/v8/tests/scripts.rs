@@ -51,3 +51,32 @@ fn a_text_that_cannot_be_read_costs_little() {
         assert_eq!(v8.functions.frame_count(), 1);
     }
 }
+
+/// Columns begin behind the end of the line before: the source map has a line for each of them.
+#[test]
+fn a_place_in_a_script_has_its_column() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.js").display().to_string();
+    std::fs::write(&path, SOURCE).expect("written");
+    let map = r#"{"version":3,"sources":["a.ts"],"mappings":";CAGA,CACA,CACA"}"#;
+    std::fs::write(format!("{path}.map"), map).expect("written");
+    for version in VERSIONS {
+        let program = program(version);
+        let Program { told, bytecode, ref world, ref layout, .. } = program;
+        let word = |object: u64, at: u64| (&world).read_u64(object - 1 + at).expect("there");
+        let script = word(word(told, layout.shared), layout.script);
+        world.set(script, layout.script_name, world.string(&path));
+        let mut v8 = reader(&program);
+        v8.names = Names::new(true);
+        v8.functions = Functions::new(std::process::id());
+        let saved = small(layout.bytecode_data);
+        let mut name = || leave(&mut v8, 0, TRAMPOLINE, None, stack(told, bytecode, saved)).0;
+        name();
+        let limit = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        // Character 11 is the third one of the second line.
+        while !name().contains("a.ts:5") {
+            assert!(std::time::Instant::now() < limit, "{}", name());
+            std::thread::yield_now();
+        }
+    }
+}
