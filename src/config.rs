@@ -245,6 +245,8 @@ pub struct Sampling {
     pub unwinder: UnwinderChoice,
     /// Count who wakes threads, for this duration.
     pub wakers: Option<Duration>,
+    /// Name lines of what scripts were compiled from, where there is a source map.
+    pub source_maps: bool,
 }
 
 /// How the live view draws.
@@ -582,6 +584,7 @@ impl Config {
                 capture: CaptureChoice::Auto,
                 unwinder: UnwinderChoice::Framehop,
                 wakers: None,
+                source_maps: true,
             },
             settings: Settings { range: Range::Cumulative { since: None }, ..Settings::default() },
             against: None,

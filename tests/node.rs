@@ -4,53 +4,21 @@
 //! has fetched.
 
 mod common;
+#[path = "common/dumped.rs"]
+mod dumped;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use common::{Recording, Running, need_root, skipped};
-use serde_json::Value;
-
-fn sampletop(args: &[&str]) -> String {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_sampletop")).args(args).output().expect("sampletop runs");
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("text")
-}
-
-/// A frame as `dump` tells it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Frame {
-    name: String,
-    file: Option<String>,
-    line: Option<u64>,
-    kind: String,
-    tier: Option<String>,
-}
+use dumped::Frame;
 
 /// The frames of the thread that has called `rest`, innermost first, and whether they are all.
 fn dump(pid: u32, options: &[&str]) -> (Vec<Frame>, bool) {
-    let pid = pid.to_string();
-    let report = sampletop(&[&["dump", "-p", &pid, "--format", "json"], options].concat());
-    let report: Value = serde_json::from_str(&report).expect("JSON");
-    let rests = |thread: &&Value| {
+    dumped::dump(pid, options, |thread| {
         thread["frames"].as_array().is_some_and(|all| all.iter().any(|f| f["frame"] == "rest"))
-    };
-    let threads = report["threads"].as_array().expect("threads");
-    let found = threads.iter().find(rests).unwrap_or_else(|| panic!("no rest: {report:#}"));
-    let text = |value: &Value| value.as_str().map(str::to_owned);
-    let frame = |frame: &Value| Frame {
-        name: text(&frame["frame"]).expect("a name"),
-        file: text(&frame["file"]),
-        line: frame["line"].as_u64(),
-        kind: text(&frame["kind"]).expect("a kind"),
-        tier: text(&frame["tier"]),
-    };
-    (
-        found["frames"].as_array().expect("frames").iter().map(frame).collect(),
-        found["complete"] == true,
-    )
+    })
 }
 
 /// The versions of Node that are here.
@@ -334,6 +302,115 @@ fn regular_expressions_are_in_their_functions() {
                 .map(|(_, time)| time)
                 .sum();
             assert!(broken * 50 < whole, "{what}");
+        }
+    }
+}
+
+/// The libraries in Node's file are no runtime: the pool's time is where a reader can act on it.
+#[test]
+fn the_first_sentence_names_what_the_pool_does() {
+    for node in nodes("the_first_sentence_names_what_the_pool_does") {
+        let running = Running::start(&node, &[&target("parts.js"), "hash"]);
+        let mut record = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+        record.args(["record", "-p", &running.pid().to_string(), "-i", "5ms", "--format", "text"]);
+        let recording = Recording::start(&mut record);
+        recording.until_used(running.pid(), 2_000);
+        let report = String::from_utf8(recording.end().stdout).expect("text");
+        let says = report.lines().find(|line| line.contains("% of the CPU time is in "));
+        let says = says.unwrap_or_else(|| panic!("{}: {report}", node.display()));
+        assert!(says.to_lowercase().contains("pbkdf2"), "{}: {report}", node.display());
+    }
+}
+
+/// Node's own scripts are no files: their text is in Node's executable.
+#[test]
+fn nodes_own_functions_have_lines() {
+    for node in nodes("nodes_own_functions_have_lines") {
+        for how in ["start", "timer"] {
+            let mut running = Running::start(&node, &[&target("internal.js"), how]);
+            let line = running.lines.next().expect("a line").expect("text");
+            let expected: Vec<(Option<String>, u64)> = serde_json::from_str(&line).expect("JSON");
+            let own = |(file, _): &&(Option<String>, u64)| {
+                file.as_deref().is_some_and(|file| file.starts_with("node:"))
+            };
+            let expected: Vec<_> = expected.iter().filter(own).cloned().collect();
+            assert!(expected.len() >= 2, "{}: {line}", node.display());
+            let (frames, complete) = dump(running.pid(), &[]);
+            let ours = frames.iter().map(|frame| (frame.file.clone(), frame.line.unwrap_or(0)));
+            let ours: Vec<_> = ours.filter(|frame| own(&frame)).collect();
+            let what = format!("{} {how}: {frames:#?}", node.display());
+            assert_eq!((ours, complete), (expected, true), "{what}");
+        }
+    }
+}
+
+/// Files and lines are those of the TypeScript, as Node itself says them with source maps: of a map
+/// in a file, and of one in the script, all of which is in one line.
+#[test]
+fn lines_are_those_of_the_source() {
+    let folder = std::fs::canonicalize(target("mapped")).expect("it is there");
+    let source = folder.join("src/app.ts").display().to_string();
+    let text = std::fs::read_to_string(&source).expect("it is there");
+    let waits = text.lines().position(|line| line.contains("Atomics.wait(")).expect("it waits");
+    for node in nodes("lines_are_those_of_the_source") {
+        for script in ["app.js", "min.js"] {
+            let script = folder.join("dist").join(script).display().to_string();
+            let what = format!("{} {script}", node.display());
+            let mut running = Running::start(&node, &["--enable-source-maps", &script]);
+            let line = running.lines.next().expect("a line").expect("text");
+            let stack: Vec<String> = serde_json::from_str(&line).expect("JSON");
+            let mut expected: Vec<u64> = stack
+                .iter()
+                .filter_map(|call| call.split_once(&format!("{source}:")))
+                .map(|(_, place)| place.split(':').next().expect("a line").parse().expect("a line"))
+                .collect();
+            assert!(expected.len() >= 4, "{what}: {stack:?}");
+            expected[0] = waits as u64 + 1;
+            let dump = |options: &[&str]| {
+                let is_meant = |thread: &serde_json::Value| {
+                    let frames = thread["frames"].as_array().expect("frames");
+                    let in_program = |file: &str| file.contains("/mapped/");
+                    frames.iter().any(|frame| frame["file"].as_str().is_some_and(in_program))
+                };
+                let (frames, _) = dumped::dump(running.pid(), options, is_meant);
+                let of_program = frames.into_iter().filter(|frame| frame.kind == "jit");
+                of_program
+                    .filter(|frame| {
+                        frame.file.as_deref().is_some_and(|file| !file.starts_with("node:"))
+                    })
+                    .collect::<Vec<Frame>>()
+            };
+            let mapped = dump(&[]);
+            let lines: Vec<u64> = mapped.iter().filter_map(|frame| frame.line).collect();
+            assert_eq!(lines, expected, "{what}: {mapped:#?}");
+            let is_source = |frame: &Frame| frame.file.as_ref() == Some(&source);
+            assert!(mapped.iter().all(is_source), "{what}: {mapped:#?}");
+            let plain = dump(&["--source-maps", "no"]);
+            let is_script = |frame: &Frame| frame.file.as_ref() == Some(&script);
+            assert!(plain.iter().all(is_script), "{what}: {plain:#?}");
+            assert_eq!(plain.len(), mapped.len(), "{what}: {plain:#?}");
+        }
+    }
+}
+
+/// Its name is that of newer versions, unless the program has set another.
+#[test]
+fn the_main_thread_has_a_name_of_its_own() {
+    for node in nodes("the_main_thread_has_a_name_of_its_own") {
+        for (title, expected) in [("", "MainThread"), ("process.title = 'shop';", "shop")] {
+            let script = format!("{title} console.log('ready'); setInterval(() => {{}}, 1e6);");
+            let running = Running::start(&node, &["-e", &script]);
+            let pid = running.pid();
+            let report = dumped::sampletop(&["dump", "-p", &pid.to_string(), "--format", "json"]);
+            let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+            let threads = report["threads"].as_array().expect("threads");
+            let named = |thread: &&serde_json::Value| {
+                thread["name"].as_str().is_some_and(|name| name.ends_with(expected))
+            };
+            let found: Vec<_> = threads.iter().filter(named).collect();
+            let what = format!("{}: {report:#}", node.display());
+            assert_eq!(found.len(), 1, "{what}");
+            assert_eq!(found[0]["tid"], pid, "{what}");
         }
     }
 }

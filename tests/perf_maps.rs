@@ -2,6 +2,8 @@
 //! generates one function under the test's control.
 
 mod common;
+#[path = "common/dumped.rs"]
+mod dumped;
 
 use std::io::Write;
 use std::os::unix::fs::symlink;
@@ -9,49 +11,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use common::{Running, build, need_root};
-use serde_json::Value;
-
-fn sampletop(args: &[&str]) -> String {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_sampletop")).args(args).output().expect("sampletop runs");
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("text")
-}
-
-/// A frame as `dump` tells it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Frame {
-    name: String,
-    file: Option<String>,
-    line: Option<u64>,
-    module: String,
-    kind: String,
-    tier: Option<String>,
-}
+use dumped::Frame;
 
 /// The frames of the thread that has this name, innermost first, and whether they are all.
 fn dump(pid: u32, thread: &str, options: &[&str]) -> (Vec<Frame>, bool) {
-    let pid = pid.to_string();
-    let report = sampletop(&[&["dump", "-p", &pid, "--format", "json"], options].concat());
-    let report: Value = serde_json::from_str(&report).expect("JSON");
-    let threads = report["threads"].as_array().expect("threads");
-    let found = threads
-        .iter()
-        .find(|found| found["name"] == thread)
-        .unwrap_or_else(|| panic!("no {thread}: {report}"));
-    let text = |value: &Value| value.as_str().map(str::to_owned);
-    let frame = |frame: &Value| Frame {
-        name: text(&frame["frame"]).expect("a name"),
-        file: text(&frame["file"]),
-        line: frame["line"].as_u64(),
-        module: text(&frame["module"]).expect("a module"),
-        kind: text(&frame["kind"]).expect("a kind"),
-        tier: text(&frame["tier"]),
-    };
-    (
-        found["frames"].as_array().expect("frames").iter().map(frame).collect(),
-        found["complete"] == true,
-    )
+    dumped::dump(pid, options, |found| found["name"] == thread)
 }
 
 /// The program that makes one function; its map goes with it.

@@ -75,6 +75,7 @@ pub fn defaults() -> Config {
             capture: CaptureChoice::default(),
             unwinder: UnwinderChoice::default(),
             wakers: None,
+            source_maps: true,
         },
         settings: Settings { range: Range::Rolling(ns(WINDOW)), ..Settings::default() },
         against: None,
@@ -484,7 +485,15 @@ fn sampling(typed: &Typed) -> Result<Sampling, String> {
         (None, _) => Some(MAX_OVERHEAD),
     };
     let wakers = typed.wakers.as_ref().map(|text| values::time(text, &WAKERS)).transpose()?;
-    Ok(Sampling { interval, max_overhead, capture, unwinder, wakers })
+    let source_maps = match &typed.sampling.backend.source_maps {
+        Some(text) => values::word("--source-maps", text, &[true, false], yes_or_no)?,
+        None => true,
+    };
+    Ok(Sampling { interval, max_overhead, capture, unwinder, wakers, source_maps })
+}
+
+fn yes_or_no(yes: bool) -> &'static str {
+    if yes { "yes" } else { "no" }
 }
 
 /// Builds the initial display settings.

@@ -52,6 +52,7 @@ const KEYS: &[Key] = &[
     key("max-overhead", Kind::Number, Jobs::Sampling),
     key("capture", Kind::Text, Jobs::Sampling),
     key("subprocesses", Kind::Flag, Jobs::Sampling),
+    key("source-maps", Kind::Text, Jobs::Sampling),
     key("window", Kind::Text, Jobs::Live),
     key("metric", Kind::Text, Jobs::Sampling),
     key("by", Kind::Text, Jobs::Sampling),

@@ -302,6 +302,9 @@ pub struct BackendOptions {
     /// framehop, libunwind (ptrace only) [framehop]
     #[arg(long, value_name = "NAME", hide = cfg!(not(feature = "libunwind")))]
     pub unwinder: Option<String>,
+    /// Lines of scripts' sources, by source maps [yes]
+    #[arg(long, value_name = "YES|NO")]
+    pub source_maps: Option<String>,
 }
 
 #[derive(Args, Clone, PartialEq, Debug, Default)]

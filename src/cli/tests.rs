@@ -460,6 +460,16 @@ fn everything_that_is_shown_can_be_set() {
 }
 
 #[test]
+fn source_maps_are_read_unless_switched_off() {
+    for (line, read) in
+        [("-p 1", true), ("-p 1 --source-maps yes", true), ("dump -p 1 --source-maps no", false)]
+    {
+        assert_eq!(on(&TERMINAL, line).sampling.source_maps, read, "{line}");
+    }
+    assert!(refused(&TERMINAL, "-p 1 --source-maps never").contains("none of yes, no"));
+}
+
+#[test]
 fn a_doctor_is_asked_about_this_machine_or_one_process() {
     for (line, json) in [("doctor", false), ("doctor --json", true), ("doctor --json -p 7", true)] {
         let config = on(&PIPE, line);

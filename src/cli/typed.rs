@@ -322,6 +322,7 @@ fn first_given(
         ("--max-overhead", sampling.max_overhead.is_some()),
         ("--capture", sampling.backend.capture.is_some()),
         ("--unwinder", sampling.backend.unwinder.is_some()),
+        ("--source-maps", sampling.backend.source_maps.is_some()),
         ("--every", report.every.is_some()),
         ("--count", report.count.is_some()),
         ("--cumulative", report.cumulative),

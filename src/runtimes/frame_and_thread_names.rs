@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustc_hash::FxHashMap;
 
 use super::java_class_origins::ClassOrigins;
+use super::source_maps::{self, SourceMaps};
 use crate::model::facts::tables::{FrameKind, Location, Named};
 use crate::model::vocabulary::frame::{FrameCode, RawFrame, RawName};
 use crate::model::vocabulary::role::Origin;
@@ -23,12 +24,17 @@ const THREADS_MAX: usize = 100_000;
 pub struct Names {
     table: Arc<Mutex<Table>>,
     class_origins: ClassOrigins,
+    source_maps: SourceMaps,
 }
+
+/// What a frame is, and where in its lines: columns, from 0 on, of scripts that may have source
+/// maps; none for all others.
+type Described = (Arc<[Location]>, Arc<[Option<u32>]>);
 
 #[derive(Default)]
 struct Table {
-    named: Vec<Arc<[Location]>>,
-    ids: FxHashMap<Arc<[Location]>, u64>,
+    named: Vec<Described>,
+    ids: FxHashMap<Described, u64>,
     threads: Vec<Arc<str>>,
     thread_ids: FxHashMap<Arc<str>, u64>,
     runtimes: FxHashMap<u32, &'static str>,
@@ -37,30 +43,51 @@ struct Table {
 }
 
 impl Names {
+    /// Returns names that are those of the sources of scripts, where `source_maps` and there are
+    /// maps.
+    pub fn new(source_maps: bool) -> Names {
+        let source_maps = if source_maps { SourceMaps::new() } else { SourceMaps::default() };
+        Names { source_maps, ..Names::default() }
+    }
+
     /// Returns the frame for this code: outermost function first, then what was inlined into it.
     /// Equal locations are the same frame, wherever their code lies.
     pub fn frame(&self, locations: Vec<Location>) -> RawFrame {
+        self.frame_at(locations, Vec::new())
+    }
+
+    /// Does the same for scripts. `columns`: of each location, from 0 on, in UTF-16 units.
+    pub fn frame_at(&self, locations: Vec<Location>, columns: Vec<Option<u32>>) -> RawFrame {
         let mut table = self.table();
-        let locations = if table.named.len() >= NAMES_MAX || locations.is_empty() {
-            vec![other()]
+        let (locations, columns) = if table.named.len() >= NAMES_MAX || locations.is_empty() {
+            (vec![other()], Vec::new())
         } else {
-            locations
+            (locations, columns)
         };
-        if let Some(id) = table.ids.get(&locations[..]) {
+        let described: Described = (locations.into(), columns.into());
+        if let Some(id) = table.ids.get(&described) {
             return RawFrame::new(FrameCode::Runtime { id: *id });
         }
-        let (id, shared) = (table.named.len() as u64, Arc::<[Location]>::from(locations));
-        table.named.push(shared.clone());
-        table.ids.insert(shared, id);
+        let id = table.named.len() as u64;
+        table.named.push(described.clone());
+        table.ids.insert(described, id);
         RawFrame::new(FrameCode::Runtime { id })
+    }
+
+    /// Records that a process runs a script, of this number of UTF-16 units.
+    pub fn script(&self, pid: u32, path: &Arc<str>, characters: u32) {
+        self.source_maps.request(pid, path, characters);
     }
 
     /// Returns the locations of a runtime's frame; `None` for any other frame. It is pending while
     /// it is being found out whose code it is; see [`Names::is_placing`].
     pub fn named(&self, frame: RawFrame) -> Option<Named> {
         let FrameCode::Runtime { id } = frame.decode() else { return None };
-        let locations = self.table().named.get(usize::try_from(id).ok()?)?.clone();
+        let (mut locations, columns) = self.table().named.get(usize::try_from(id).ok()?)?.clone();
         let mut pending = false;
+        if !columns.is_empty() {
+            locations = self.of_sources(&locations, &columns, &mut pending);
+        }
         let origin = |location: &Location| match location.kind {
             FrameKind::Java => {
                 self.class_origins.of_method(&location.function).unwrap_or_else(|| {
@@ -74,10 +101,36 @@ impl Names {
         Some(Named { pending, origins, ..Named::known(locations) })
     }
 
-    /// Returns whether it is being found out whose code some frames are. Afterwards they are to be
-    /// asked for again.
+    /// Returns locations with files and lines of their sources. Sets `pending` if a source map is
+    /// being read.
+    fn of_sources(
+        &self,
+        locations: &[Location],
+        columns: &[Option<u32>],
+        pending: &mut bool,
+    ) -> Arc<[Location]> {
+        let of_source = |(location, column): (&Location, &Option<u32>)| {
+            let mut location = location.clone();
+            if let (Some(file), Some(line), Some(column)) = (&location.file, location.line, column)
+            {
+                match self.source_maps.origin(file, line, *column) {
+                    source_maps::Origin::Unmapped => {}
+                    source_maps::Origin::Pending => *pending = true,
+                    source_maps::Origin::Source(source, line) => {
+                        location.module = source.clone();
+                        (location.file, location.line) = (Some(source), Some(line));
+                    }
+                }
+            }
+            location
+        };
+        locations.iter().zip(columns).map(of_source).collect()
+    }
+
+    /// Returns whether it is being found out whose code some frames are, or of which source.
+    /// Afterwards they are to be asked for again.
     pub fn is_placing(&self) -> bool {
-        self.class_origins.is_pending()
+        self.class_origins.is_pending() || self.source_maps.is_pending()
     }
 
     /// Returns the name that stands for this text; `None` where there are too many.
@@ -178,6 +231,47 @@ mod tests {
         assert_eq!(names.named(b).map(|named| named.locations.len()), Some(2));
         assert_eq!(names.named(RawFrame::new(FrameCode::Runtime { id: 99 })), None);
         assert_eq!(names.named(RawFrame::new(FrameCode::Kernel { address: 0 })), None);
+    }
+
+    #[test]
+    fn a_frame_of_a_script_gets_the_place_in_its_source() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let script: Arc<str> = path("a.js").into();
+        std::fs::write(&*script, "f();g()").expect("written");
+        // The second call is in the third line of a source.
+        let map = r#"{"version":3,"sources":["a.ts"],"mappings":"AAAA,IAEA"}"#;
+        std::fs::write(path("a.js.map"), map).expect("written");
+        let (names, off) = (Names::new(true), Names::new(false));
+        let (file, module) = (Some(script.clone()), script.clone());
+        let called =
+            Location { file, module, line: Some(1), ..Location::named("f", FrameKind::Jit) };
+        let frame = |names: &Names, column| names.frame_at(vec![called.clone()], vec![column]);
+        let frames = [Some(0), Some(4), None].map(|column| frame(&names, column));
+        assert_eq!(frame(&names, Some(4)), frames[1]);
+        assert!(frames[0] != frames[1] && frames[1] != frames[2]);
+        names.script(std::process::id(), &script, 7);
+        off.script(std::process::id(), &script, 7);
+        while names.is_placing() {
+            std::thread::yield_now();
+        }
+        let of = |names: &Names, frame| {
+            let named = names.named(frame).expect("a frame");
+            let Location { file, line, module, .. } = &named.locations[0];
+            assert_eq!((file.as_deref(), named.pending), (Some(&**module), false));
+            (module.to_string(), line.expect("a line"))
+        };
+        let source = path("a.ts");
+        assert_eq!(of(&names, frames[0]), (source.clone(), 1));
+        assert_eq!(of(&names, frames[1]), (source, 3));
+        assert_eq!(of(&names, frames[2]), (script.to_string(), 1), "no column is known");
+        assert_eq!(of(&off, frame(&off, Some(4))), (script.to_string(), 1));
+        // Of a map that is being read the script's line is shown meanwhile.
+        let slow = Names::new(true);
+        let frame = frame(&slow, Some(4));
+        slow.script(std::process::id(), &script, 7);
+        let named = slow.named(frame).expect("a frame");
+        assert!(named.pending || of(&slow, frame).1 == 3);
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! ```text
 //! frame_and_thread_names  ids of runtime frames and threads, and their names
 //! java_class_origins/     whose code a Java class is
+//! source_maps/            lines of what scripts were compiled from
 //! dynsym                  exported symbols of a loaded library, read from its image in memory
 //! cpython/                CPython
 //! go/                     goroutines of Go
@@ -25,6 +26,7 @@ pub mod java_class_origins;
 pub mod jvm;
 pub mod perf_map;
 mod replaced_code;
+pub mod source_maps;
 pub mod v8;
 
 use std::time::{Duration, Instant};

@@ -151,7 +151,7 @@ impl Watch {
                 .map(|percent| Overhead { percent, reducer_ns: used_ns.clone() }),
         };
         let cores_milli = targets.iter().map(|target| target.cores_allowed()).max().unwrap_or(0);
-        let names = Names::default();
+        let names = Names::new(config.sampling.source_maps);
         let attached = clock::monotonic();
         let (sampler, ring) = Sampler::start(targets, files.clone(), names.clone(), plan)?;
         // The time before this is start-up, not the target's.

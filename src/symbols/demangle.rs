@@ -50,8 +50,39 @@ fn cpp(raw: &str) -> Option<String> {
     if !(raw.starts_with("_Z") || raw.starts_with("___Z") || raw.starts_with("_GLOBAL_")) {
         return None;
     }
+    let of_thunk = of_thunk(raw);
+    let raw = of_thunk.as_deref().unwrap_or(raw);
     let name = cpp_symbol(raw.as_bytes()).or_else(|| name_alone(raw))?;
     Some(without_abi_tags(without_qualifiers(&name)))
+}
+
+/// Returns the symbol of the virtual function that a thunk is for: `_ZThn56_N1A1fEv` is for
+/// `_ZN1A1fEv`. A thunk only corrects `this`, and may contain the function.
+fn of_thunk(raw: &str) -> Option<String> {
+    let rest = raw.strip_prefix("_ZT")?;
+    let function = match rest.strip_prefix('c') {
+        // It corrects the result too.
+        Some(rest) => after_call_offset(after_call_offset(rest)?)?,
+        None => after_call_offset(rest)?,
+    };
+    Some(format!("_Z{function}"))
+}
+
+/// Returns what follows the offset, or the two, by which a thunk corrects a pointer.
+fn after_call_offset(text: &str) -> Option<&str> {
+    let after_number = |text: &'_ str| -> Option<usize> {
+        let (digits, _) = text.split_once('_')?;
+        let plain = digits.strip_prefix('n').unwrap_or(digits);
+        let is_number = !plain.is_empty() && plain.bytes().all(|b| b.is_ascii_digit());
+        is_number.then_some(digits.len() + 1)
+    };
+    let (kind, rest) = text.split_at_checked(1)?;
+    let rest = &rest[after_number(rest)?..];
+    match kind {
+        "h" => Some(rest),
+        "v" => Some(&rest[after_number(rest)?..]),
+        _ => None,
+    }
 }
 
 fn cpp_symbol(raw: &[u8]) -> Option<String> {
@@ -220,6 +251,16 @@ mod tests {
     }
 
     /// Judged by c++filt.
+    #[test]
+    fn thunks_have_the_name_of_their_function() {
+        check("_ZThn56_N4shop4Cart5totalEv", "shop::Cart::total");
+        check("_ZTv0_n24_N4shop4Cart5totalEv", "shop::Cart::total");
+        check("_ZTchn8_v0_n24_N4shop4Cart4copyEv", "shop::Cart::copy");
+        check("_ZThn_N4shop4Cart5totalEv", "_ZThn_N4shop4Cart5totalEv");
+        check("_ZTh", "_ZTh");
+        check("_ZTv0_", "_ZTv0_");
+    }
+
     #[test]
     fn expressions_in_types_cost_the_name_nothing() {
         let enabled = "ENSt9enable_ifIXsr7is_sameIT_S1_EE5valueEvE4typeES1_";

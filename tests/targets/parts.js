@@ -1,5 +1,6 @@
-// Three functions whose work is as 6 to 3 to 1, or one that tries a slow regular expression, for ever.
-//   node parts.js parts|regexp
+// Three functions whose work is as 6 to 3 to 1, or one that tries a slow regular expression, for
+// ever, or hashes in threads of libuv's pool.
+//   node parts.js parts|regexp|hash
 'use strict';
 let sink = 0;
 function work(rounds) {
@@ -19,10 +20,14 @@ function one() {
 function matches(text) {
   return /^(a+)+$/.test(text);
 }
+function hash() {
+  if (process.ppid === parent) require('crypto').pbkdf2('a', 'salt', 20000, 32, 'sha256', hash);
+}
 console.log('ready');
 // Whoever started it may be gone.
 const parent = process.ppid;
-while (process.ppid === parent) {
+if (process.argv[2] === 'hash') hash();
+else while (process.ppid === parent) {
   if (process.argv[2] === 'regexp') {
     matches('aaaaaaaaaaaaaaaaaaaab');
   } else {

@@ -5,10 +5,21 @@ const { Worker, isMainThread, workerData } = require('worker_threads');
 const how = isMainThread ? process.argv[2] : workerData;
 const cell = new Int32Array(new SharedArrayBuffer(4));
 Error.stackTraceLimit = 100;
+// Of a method V8 knows the class of its object. The class that defines it may be one further up.
+function named(site) {
+  const name = site.getFunctionName();
+  const key = name.replace('get ', '');
+  let prototype = CLASSES[site.getTypeName()]?.prototype;
+  while (prototype && !Object.hasOwn(prototype, key)) prototype = Object.getPrototypeOf(prototype);
+  return prototype ? `${prototype.constructor.name}.${name}` : name;
+}
 Error.prepareStackTrace = (_, sites) =>
-  sites.filter((site) => site.getFileName() === __filename).map((site) => [site.getFunctionName(), site.getLineNumber()]);
+  sites.filter((site) => site.getFileName() === __filename).map((site) => [named(site), site.getLineNumber()]);
 
 class Shape {
+  start(n) {
+    return this.side;
+  }
   area(n) {
     return this.#inner(n);
   }
@@ -20,10 +31,25 @@ class Shape {
     });
   }
   static of(n) {
-    return new this().area(n) + small(n);
+    return new this().start(n) + small(n);
   }
 }
-class Square extends Shape {}
+// Methods that are inherited, a getter, and one of a class that is a function.
+class Square extends Shape {
+  total(n) {
+    return super.area(n);
+  }
+  get side() {
+    return this.perimeter(1);
+  }
+}
+function Old() {}
+Old.prototype = { constructor: Old };
+Old.prototype.perimeter = function perimeter(n) {
+  return this.total(n);
+};
+Object.setPrototypeOf(Shape.prototype, Old.prototype);
+const CLASSES = { Shape, Square, Old };
 function viaGetter(object) {
   return object.value;
 }

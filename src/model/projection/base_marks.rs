@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::go_base;
+use super::node::is_node;
 use super::python::{self, Place};
 use crate::model::facts::redacted;
 use crate::model::facts::tables::{FrameKind, Location};
@@ -340,7 +341,9 @@ pub(in crate::model) fn mark(location: &Location, role: Role) -> BaseMark {
             };
         }
         // Its threads have few functions of their own; where scripts run there are many.
-        Role::Runtime if is_native && is_node(&location.module) => return BaseMark::Foreign,
+        Role::Runtime | Role::Library if is_native && is_node(&location.module) => {
+            return BaseMark::Foreign;
+        }
         Role::Runtime => return BaseMark::Neutral,
         Role::Library if is_child_wait(location) => return BaseMark::Neutral,
         Role::Library if is_native && is_standard_library(location) && plain(name) == "join" => {
@@ -492,11 +495,6 @@ fn is_of_pool(location: &Location) -> bool {
     let module = &*location.module;
     ["libomp.so", "libiomp5.so"].iter().any(|name| module.starts_with(name))
         || ["/tokio-1", "/rayon-core-1"].iter().any(|place| file.contains(place))
-}
-
-/// Returns whether it is Node or its library.
-fn is_node(module: &str) -> bool {
-    matches!(module, "node" | "nodejs") || module.starts_with("libnode.so")
 }
 
 /// Returns whether it is a server whose threads have one or two functions of its own where they

@@ -83,6 +83,7 @@ mod main_functions;
 mod methods;
 mod monitor;
 mod native;
+mod node;
 mod node_waits;
 mod nodes;
 mod now;

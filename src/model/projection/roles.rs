@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::idle_marks::{self, Mark};
-use super::{monitor, python, safepoint};
+use super::{monitor, node, python, safepoint};
 use crate::model::facts::redacted;
 use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::vocabulary::qualified::segments;
@@ -161,7 +161,7 @@ pub(super) fn role_by_name(location: &Location) -> Option<Role> {
         FrameKind::Native | FrameKind::Jit => match () {
             () if native_runtime.is_match(name) => Some(Role::Runtime),
             () if is_wait() => Some(Role::Wait),
-            () => python::role_by_name(location),
+            () => python::role_by_name(location).or_else(|| node::role_by_name(location)),
         },
     }
 }
@@ -186,7 +186,8 @@ pub(super) fn role_by_place(location: &Location, origin: Origin) -> Role {
             false => Role::App,
         },
         (_, [first, _, ..]) if LIBRARY_NAMESPACES.contains(first) => Role::Library,
-        (Origin::Unknown, _) if is_system_module(&location.module) => Role::Library,
+        // In a chroot the system's directories have other paths.
+        (Origin::Unknown | Origin::App, _) if is_system_module(&location.module) => Role::Library,
         _ => Role::App,
     }
 }
@@ -208,8 +209,8 @@ fn begins_with_any(name: &str, prefixes: &[&str]) -> bool {
     prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Returns whether a shared object of this name comes with the system, where its path is not known:
-/// in profiles of other tools and older files.
+/// Returns whether a shared object of this name comes with the system, whatever its path: that is
+/// not known in profiles of other tools and older files, and another one in a chroot.
 pub(super) fn is_system_module(module: &str) -> bool {
     const SYSTEM: &[&str] = &["libc", "libpthread", "libm", "ld", "libstdc++", "libgcc_s", "librt"];
     let base = module.rsplit('/').next().unwrap_or(module);
@@ -360,6 +361,7 @@ mod tests {
             ("shop::Cart::add", "libcart.so", Origin::App, Role::App),
             ("GCTaskThread::run", "libjvm.so", Origin::Runtime, Role::Runtime),
             ("malloc", "libc.so.6", Origin::Library, Role::Library),
+            ("libc.so.6!fn_9a700", "libc.so.6", Origin::App, Role::Library),
             // Profiles of other tools and older files name no place.
             ("malloc", "/usr/lib/libc.so.6", Origin::Unknown, Role::Library),
             ("malloc", "libc-2.31.so", Origin::Unknown, Role::Library),

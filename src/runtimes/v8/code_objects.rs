@@ -328,11 +328,16 @@ impl Codes {
         self.known.get(&start)?.frames.get(&address).copied()
     }
 
+    /// Forgets all frames, as a function in them has another name now.
+    pub fn forget_frames(&mut self) {
+        self.known.values_mut().for_each(|known| known.frames.clear());
+        self.frames = 0;
+    }
+
     /// Remembers the frame at an address of known code.
     pub fn remember(&mut self, start: u64, address: u64, frame: RawFrame) {
         if self.frames >= FRAMES_MAX {
-            self.known.values_mut().for_each(|known| known.frames.clear());
-            self.frames = 0;
+            self.forget_frames();
         }
         if let Some(known) = self.known.get_mut(&start)
             && known.frames.insert(address, frame).is_none()

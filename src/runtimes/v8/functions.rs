@@ -6,9 +6,10 @@ use rustc_hash::FxHashMap;
 
 use crate::model::facts::tables::{FrameKind, Location, Tier};
 use crate::model::vocabulary::frame::RawFrame;
-use crate::model::vocabulary::text::clean;
+use crate::model::vocabulary::text::{NAME_CAP, clean};
 use crate::process::memory::ReadMemory;
 use crate::runtimes::frame_and_thread_names::Names;
+use crate::runtimes::v8::classes::{class_of, class_of_inlined};
 use crate::runtimes::v8::heap::{Heap, object, small};
 use crate::runtimes::v8::layout::{LENGTH, Layout};
 use crate::runtimes::v8::positions::position;
@@ -21,6 +22,10 @@ const FRAMES_MAX: usize = 1 << 18;
 const NAME_MAX: u32 = 512;
 /// Maximum bytes of a table of positions, and of bytecode.
 pub const TABLE_MAX: u32 = 1 << 20;
+/// Searches for the class of a function by its own frames, which may be torn, so one is too few;
+/// and where it is inlined.
+const TRIES: u8 = 4;
+const TRIES_INLINED: u8 = 2;
 /// Words of an object searched for a reference to another.
 const FIELDS: u64 = 12;
 
@@ -50,11 +55,22 @@ pub struct Function {
     pub bytecode: Option<Bytecode>,
     /// V8's number of the built-in code that is its code.
     pub builtin: Option<usize>,
+    /// Searches for its class that are left, by its own frames and where it is inlined.
+    tries: [u8; 2],
     /// The epoch in which it was last compared with memory, and last used.
     checked: u64,
     used: u64,
     /// By tier and offset of the bytecode.
     frames: FxHashMap<(Tier, Option<u32>), RawFrame>,
+}
+
+/// How a function was called, by the addresses of objects.
+#[derive(Clone, Copy)]
+pub enum Called {
+    /// Its `JSFunction`, and the object on which that was called.
+    On { function: u64, receiver: u64 },
+    /// It is inlined in a frame with this context.
+    Inlined { context: u64 },
 }
 
 /// Functions by address.
@@ -66,6 +82,8 @@ pub struct Functions {
     pub epoch: u64,
     /// Functions that were used in this epoch.
     pub used: Vec<u64>,
+    /// The process.
+    pid: u32,
 }
 
 /// Returns where the words are that say which function the object at `at` is.
@@ -84,6 +102,17 @@ fn words(layout: &Layout, bytes: &[u8]) -> Option<Words> {
 }
 
 impl Functions {
+    /// Returns functions of this process, none so far.
+    pub fn new(pid: u32) -> Functions {
+        Functions { pid, ..Functions::default() }
+    }
+
+    /// Returns the number of remembered frames, for tests.
+    #[cfg(test)]
+    pub fn frame_count(&self) -> usize {
+        self.frames
+    }
+
     /// Compares a function with what is in memory now.
     pub fn found(&mut self, layout: &Layout, at: u64, bytes: &[u8]) {
         if let Some(known) = self.known.get_mut(&at)
@@ -142,6 +171,11 @@ impl Functions {
             None => (None, None),
         };
         let name = name.map(|name| clean(&name, NAME_MAX as usize).into_owned());
+        let name = name.filter(|name| !name.is_empty());
+        // A private method is in no prototype; a name with a dot was inferred by V8.
+        let may_be_method = name.as_ref().is_some_and(|name| {
+            !name.starts_with('#') && (!name.contains('.') || name.starts_with('['))
+        });
         let bytecode = [data, second]
             .into_iter()
             .filter_map(object)
@@ -153,42 +187,92 @@ impl Functions {
         });
         Some(Function {
             words,
-            name: name.filter(|name| !name.is_empty()).as_deref().unwrap_or(ANONYMOUS).into(),
+            name: name.as_deref().unwrap_or(ANONYMOUS).into(),
             script,
             start,
             bytecode,
             builtin,
+            tries: if may_be_method { [TRIES, TRIES_INLINED] } else { [0; 2] },
             checked: self.epoch,
             used: 0,
             frames: FxHashMap::default(),
         })
     }
 
-    /// Returns a location in a function that was read before. `source`: offset in its script;
-    /// `None`: unknown, then it is where the function begins.
-    pub fn location<M: ReadMemory>(
+    /// Whether it is open if this function, which was read before, is a method. `inlined`: its
+    /// frame is another function's.
+    pub fn may_be_method(&self, at: u64, inlined: bool) -> bool {
+        self.known.get(&at).is_some_and(|known| known.tries[usize::from(inlined)] > 0)
+    }
+
+    /// Searches the class of a function that was read before. Returns whether it has another name
+    /// now.
+    pub fn find_class<M: ReadMemory>(
         &mut self,
         heap: &Heap<M>,
         layout: &Layout,
         at: u64,
+        called: Called,
+    ) -> bool {
+        let Some(known) = self.known.get_mut(&at) else { return false };
+        let inlined = usize::from(matches!(called, Called::Inlined { .. }));
+        known.tries[inlined] = known.tries[inlined].saturating_sub(1);
+        let is_accessor = known.name.starts_with("get ") || known.name.starts_with("set ");
+        let class = match called {
+            Called::On { function, receiver } => {
+                class_of(heap, layout, function, receiver, is_accessor)
+            }
+            Called::Inlined { context } => class_of_inlined(heap, layout, at, context, is_accessor),
+        };
+        let class = class
+            .and_then(|class| shared_of_function(heap, layout, class))
+            .and_then(|shared| Some(self.get(heap, layout, shared)?.name.clone()))
+            .filter(|class| &**class != ANONYMOUS);
+        let (Some(class), Some(known)) = (class, self.known.get_mut(&at)) else { return false };
+        known.name = clean(&format!("{class}.{}", known.name), NAME_CAP).into();
+        known.tries = [0; 2];
+        self.frames -= std::mem::take(&mut known.frames).len();
+        true
+    }
+
+    /// Returns a location in a function that was read before, and its column, from 0 on. `source`:
+    /// offset in its script; `None`: unknown, then it is where the function begins.
+    pub fn location<M: ReadMemory>(
+        &mut self,
+        heap: &Heap<M>,
+        layout: &Layout,
+        names: &Names,
+        at: u64,
         source: Option<u32>,
         tier: Tier,
-    ) -> Option<Location> {
+    ) -> Option<(Location, Option<u32>)> {
         let function = self.known.get(&at)?;
-        let file = function.script.and_then(|script| self.scripts.file(script));
+        let (scripts, pid) = (&mut self.scripts, self.pid);
+        let file =
+            function.script.and_then(|script| scripts.file(heap, layout, names, pid, script));
         let offset = source.or(function.start);
-        let line = function
+        let (line, column) = function
             .script
             .zip(offset)
-            .and_then(|(script, offset)| self.scripts.line(heap, layout, script, offset));
-        Some(Location {
+            .and_then(|(script, offset)| scripts.place(heap, layout, script, offset))
+            .unzip();
+        let location = Location {
             function: function.name.clone(),
             module: file.clone().unwrap_or_else(|| EVAL.into()),
             file,
             line,
             kind: FrameKind::Jit,
             tier: Some(tier),
-        })
+        };
+        // Only files have source maps.
+        let is_file = location.file.as_deref().is_some_and(|file| file.starts_with('/'));
+        Some((location, column.filter(|_| is_file)))
+    }
+
+    /// Returns whether a line of this function that could not be read now may be readable later.
+    pub fn may_get_line(&self, at: u64) -> bool {
+        let script = self.known.get(&at).and_then(|known| known.script);
+        script.is_some_and(|script| self.scripts.may_have_lines(script))
     }
 
     /// Returns the frame of a function that executes its bytecode at `offset`.
@@ -208,10 +292,9 @@ impl Functions {
         let source = function.bytecode.as_ref().zip(offset).and_then(|(bytecode, offset)| {
             Some(position(&bytecode.positions, offset, layout.flagged)?.offset)
         });
-        let location = self.location(heap, layout, at, source, tier)?;
-        // A line that could not be read now may be readable later.
-        let is_final = location.line.is_some() || source.is_none();
-        let frame = names.frame(vec![location]);
+        let (location, column) = self.location(heap, layout, names, at, source, tier)?;
+        let is_final = location.line.is_some() || source.is_none() || !self.may_get_line(at);
+        let frame = names.frame_at(vec![location], vec![column]);
         if is_final {
             if self.frames >= FRAMES_MAX {
                 self.known.values_mut().for_each(|known| known.frames.clear());

@@ -26,12 +26,13 @@ const PIECES_MAX: usize = 64;
 const STRING_LENGTH: u64 = 12;
 const FIRST: u64 = 16;
 const SECOND: u64 = 24;
-/// Where the resource of an external string keeps the address of the text.
+/// Where an external string keeps the address of its text, unless its type says that it does not.
 const EXTERNAL_TEXT: u64 = 24;
 /// Types of strings are below this; their bits.
 const STRINGS: u16 = 128;
 const REPRESENTATION: u16 = 7;
 const ONE_BYTE: u16 = 8;
+const WITHOUT_ADDRESS: u16 = 16;
 
 /// Returns the small integer in a word.
 pub fn small(word: u64) -> Option<i32> {
@@ -123,6 +124,11 @@ impl<M: ReadMemory> Heap<M> {
         object(self.word(at)?)
     }
 
+    /// Returns whether the limit allows a large piece of this length now.
+    pub fn has_room(&self, length: u64) -> bool {
+        self.state.borrow().large >= length
+    }
+
     /// Reads a large piece, if the limit allows it.
     pub fn large(&self, at: u64, length: u64) -> Option<Vec<u8>> {
         let mut state = self.state.borrow_mut();
@@ -195,9 +201,8 @@ impl<M: ReadMemory> Heap<M> {
                     string = self.object(string.checked_add(FIRST)?)?;
                     continue;
                 }
-                2 => {
-                    let resource = self.word(string.checked_add(FIRST)?)?;
-                    self.word(resource.checked_add(EXTERNAL_TEXT)?)?
+                2 if kind & WITHOUT_ADDRESS == 0 => {
+                    self.word(string.checked_add(EXTERNAL_TEXT)?)?
                 }
                 3 => {
                     let offset = small(self.word(string.checked_add(SECOND)?)?)?;

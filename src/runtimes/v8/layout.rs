@@ -114,6 +114,50 @@ pub struct Deopt {
     pub inlining: u64,
 }
 
+/// Where prototypes, and the methods that they hold, are found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Classes {
+    /// Offset in a map.
+    pub prototype: u64,
+    /// Offset in a map of a byte: the words of an object.
+    pub size: u64,
+    /// Offset in a map.
+    pub descriptors: u64,
+    /// Bytes before the first descriptor.
+    pub header: u64,
+    /// The first type of objects that may have a class.
+    pub first_object: u16,
+    pub pair: u16,
+    pub properties: u16,
+    pub descriptor_arrays: [u16; 2],
+    /// The first and the last type of contexts.
+    pub contexts: [u16; 2],
+}
+
+impl Classes {
+    /// Returns what this V8 has exported; `None` if something is missing.
+    fn of(constant: &dyn Fn(&str) -> Option<i32>) -> Option<Classes> {
+        let kind = |name: &str| kind_of(constant(&format!("type_{name}_TYPE"))?).ok();
+        let offset = |name: &str| offset_of(constant(&format!("class_{name}"))?).ok();
+        let descriptors = kind("DescriptorArray__DESCRIPTOR_ARRAY")?;
+        let strong = kind("StrongDescriptorArray__STRONG_DESCRIPTOR_ARRAY").unwrap_or(descriptors);
+        Some(Classes {
+            prototype: offset("Map__prototype__Object")?,
+            size: offset("Map__instance_size_in_words__char")?,
+            descriptors: offset("Map__instance_descriptors_offset")?,
+            header: offset("DescriptorArray__header_size__uintptr_t")?,
+            first_object: kind("JSObject__JS_OBJECT")?,
+            pair: kind("AccessorPair__ACCESSOR_PAIR")?,
+            properties: kind("PropertyArray__PROPERTY_ARRAY")?,
+            descriptor_arrays: [descriptors, strong],
+            contexts: [
+                kind_of(constant("FirstContextType")?).ok()?,
+                kind_of(constant("LastContextType")?).ok()?,
+            ],
+        })
+    }
+}
+
 /// See the module's documentation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layout {
@@ -142,6 +186,8 @@ pub struct Layout {
     pub flagged: bool,
     /// Types of frames with a mark, and their names.
     pub frame_types: Vec<(u64, &'static str)>,
+    /// `None`: methods have no class.
+    pub classes: Option<Classes>,
     pub sizes: &'static Sizes,
 }
 
@@ -273,6 +319,7 @@ impl Layout {
             positions_first: known.positions_first,
             flagged: known.flagged,
             frame_types: frame_types.collect(),
+            classes: Classes::of(constant),
             sizes: bytecode_sizes::of(version)
                 .ok_or_else(|| Unreadable::Refused("its bytecodes are not known".into()))?,
         };
@@ -304,6 +351,7 @@ impl Layout {
     }
 }
 
+/// Returns the type of objects that a constant says.
 fn kind_of(number: i32) -> Result<u16, Unreadable> {
     let kind = u16::try_from(number).ok().filter(|kind| *kind != 0);
     kind.ok_or(Unreadable::Starting("types of objects"))
@@ -312,6 +360,7 @@ fn kind_of(number: i32) -> Result<u16, Unreadable> {
 /// Largest offset of a field, bytes.
 const OFFSET_MAX: i32 = 256;
 
+/// Returns the offset of a field that a constant says, bytes.
 fn offset_of(number: i32) -> Result<u64, Unreadable> {
     let offset = (0..OFFSET_MAX).contains(&number).then_some(number as u64);
     offset.ok_or_else(|| Unreadable::Refused("its V8 has fields that are too far".into()))

@@ -8,6 +8,7 @@
 //! builtins        built-in code: where it is mapped, its functions
 //! heap            objects: tagged words, types, strings, arrays
 //! functions       names, scripts and bytecode of functions
+//! classes         the classes of methods
 //! scripts         files and lines
 //! code_objects    address -> generated code, with the functions inlined there
 //! positions       code -> place in the source
@@ -22,6 +23,7 @@
 
 mod builtins;
 pub mod bytecode_sizes;
+mod classes;
 mod code_objects;
 mod functions;
 mod heap;
@@ -42,6 +44,7 @@ use crate::model::vocabulary::frame::{Ns, RawFrame, RawName};
 use crate::process::mapped_files::Files;
 use crate::process::maps::{Backing, Maps};
 use crate::process::memory::ReadMemory;
+use crate::process::pid_namespaces::pid_inside;
 use crate::runtimes::frame_and_thread_names::Names;
 use crate::runtimes::replaced_code::Replaced;
 use crate::unwinder::{Generated, Leave, Place};
@@ -55,6 +58,10 @@ pub use unreadable::Unreadable;
 
 /// Time for which validated data stays valid: a tick at 100 Hz.
 const VALID_FOR: Ns = 10_000_000;
+/// Names of Node's program. A program may change that of its main thread.
+const PROGRAMS: [&str; 2] = ["node", "nodejs"];
+/// What Node 24 calls its main thread.
+const MAIN_THREAD: &str = "MainThread";
 /// Maximum pieces compared in one call.
 const BATCH_MAX: usize = 256;
 /// Maximum bytecode arrays whose functions are remembered.
@@ -108,7 +115,7 @@ impl<M: ReadMemory> V8<M> {
             files,
             pid,
             generated: Vec::new(),
-            functions: Functions::default(),
+            functions: Functions::new(pid),
             codes: Codes::default(),
             by_bytecode: FxHashMap::default(),
             trampolines: FxHashSet::default(),
@@ -184,6 +191,14 @@ impl<M: ReadMemory> V8<M> {
     }
 }
 
+/// Returns the id of the main thread, in the target's namespace, and its name, if it has only the
+/// program's: before Node 24 threads have that, unless libuv names them.
+fn main_thread(pid: u32, names: &Names) -> Option<(u32, RawName)> {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    PROGRAMS.contains(&name.trim_end()).then_some(())?;
+    Some((pid_inside(pid)?, names.thread_name(MAIN_THREAD)?))
+}
+
 /// Returns the memory in which code may be generated: runs of anonymous mappings of which at least
 /// one is executable. V8 reserves a range and makes parts of it executable when it needs them.
 fn generated(maps: &Maps) -> Vec<Range<u64>> {
@@ -213,7 +228,7 @@ impl<M: ReadMemory + Send> Generated for V8<M> {
     }
 
     fn thread_names(&mut self, _: Option<&FxHashSet<u32>>) -> Vec<(u32, RawName)> {
-        Vec::new()
+        main_thread(self.pid, &self.names).into_iter().collect()
     }
 
     fn covers(&self, pc: u64) -> bool {

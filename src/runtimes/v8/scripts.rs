@@ -6,6 +6,8 @@ use rustc_hash::FxHashMap;
 
 use crate::model::vocabulary::text::{NAME_CAP, clean};
 use crate::process::memory::ReadMemory;
+use crate::runtimes::frame_and_thread_names::Names;
+use crate::runtimes::source_maps::paths::unescaped;
 use crate::runtimes::v8::heap::{Heap, Text, object, small};
 use crate::runtimes::v8::layout::{ELEMENTS, Layout};
 
@@ -14,6 +16,8 @@ const SCRIPTS_MAX: usize = 1 << 16;
 const LINES_MAX: usize = 64 << 20;
 /// Maximum lines of a script.
 const LINES_OF_ONE: u32 = 1 << 22;
+/// Attempts to read a script's lines, which fail while its source moves.
+const FAILURES_MAX: u8 = 8;
 /// Maximum characters of a script's name.
 const FILE_MAX: u32 = 4096;
 /// Bytes of a script's source that are split in one piece.
@@ -22,7 +26,8 @@ const CHUNK: u64 = 1 << 20;
 /// Where lines end.
 #[derive(Clone, Debug)]
 enum Lines {
-    Unread,
+    /// They could not be read so often.
+    Unread(u8),
     /// The offset of the last character of each line's end.
     Ends(Arc<[u32]>),
 }
@@ -37,6 +42,8 @@ pub struct Script {
     /// Added to its lines: code of `vm.Script` may say where it begins.
     first_line: u32,
     lines: Lines,
+    /// It was recorded with its length.
+    recorded: bool,
 }
 
 /// Scripts by address.
@@ -68,36 +75,63 @@ impl Scripts {
                 words,
                 file: name.filter(|name| !name.is_empty()).map(|name| file(&name).into()),
                 first_line: u32::try_from(first_line).unwrap_or(0).min(LINES_OF_ONE),
-                lines: Lines::Unread,
+                lines: Lines::Unread(0),
+                recorded: false,
             };
             self.known.insert(at, script);
         }
         self.known.get(&at)
     }
 
-    /// Returns the file of a script that was read before.
-    pub fn file(&self, at: u64) -> Option<Arc<str>> {
-        self.known.get(&at)?.file.clone()
+    /// Returns the file of a script that was read before. `pid`: the process that runs it.
+    pub fn file<M: ReadMemory>(
+        &mut self,
+        heap: &Heap<M>,
+        layout: &Layout,
+        names: &Names,
+        pid: u32,
+        at: u64,
+    ) -> Option<Arc<str>> {
+        let script = self.known.get_mut(&at)?;
+        let file = script.file.clone()?;
+        if !script.recorded
+            && let Some(source) = object(script.words[1])
+            && let Some(text) = heap.text(layout, source)
+        {
+            script.recorded = true;
+            names.script(pid, &file, text.length);
+        }
+        Some(file)
     }
 
-    /// Returns the line, from 1 on, of a place in a script that was read before.
-    pub fn line<M: ReadMemory>(
+    /// Returns line, from 1 on, and column, from 0 on, of a place in a script that was read before.
+    pub fn place<M: ReadMemory>(
         &mut self,
         heap: &Heap<M>,
         layout: &Layout,
         at: u64,
         offset: u32,
-    ) -> Option<u32> {
+    ) -> Option<(u32, u32)> {
         let script = self.known.get(&at)?;
         let ends = match &script.lines {
             Lines::Ends(ends) => ends.clone(),
-            Lines::Unread => {
-                let ends: Arc<[u32]> = computed(heap, layout, at)
-                    .or_else(|| split(heap, layout, object(script.words[1])?))?
-                    .into();
+            Lines::Unread(failures) if *failures >= FAILURES_MAX => return None,
+            Lines::Unread(failures) => {
+                let (failures, source) = (*failures, object(script.words[1]));
+                let read = computed(heap, layout, at)
+                    .map(Ok)
+                    .or_else(|| source.map(|source| split(heap, layout, source)));
+                let ends: Arc<[u32]> = match read.unwrap_or(Err(Unread::Unreadable)) {
+                    Ok(ends) => ends.into(),
+                    Err(Unread::Later) => return None,
+                    Err(Unread::Unreadable) => {
+                        self.known.get_mut(&at)?.lines = Lines::Unread(failures + 1);
+                        return None;
+                    }
+                };
                 self.size += 4 * ends.len();
                 if self.size > LINES_MAX {
-                    self.known.values_mut().for_each(|script| script.lines = Lines::Unread);
+                    self.known.values_mut().for_each(|script| script.lines = Lines::Unread(0));
                     self.size = 4 * ends.len();
                 }
                 self.known.get_mut(&at)?.lines = Lines::Ends(ends.clone());
@@ -105,7 +139,14 @@ impl Scripts {
             }
         };
         let before = ends.partition_point(|end| *end < offset);
-        Some(self.known.get(&at)?.first_line + before as u32 + 1)
+        let begin = before.checked_sub(1).map_or(0, |above| ends[above] + 1);
+        Some((self.known.get(&at)?.first_line + before as u32 + 1, offset - begin))
+    }
+
+    /// Returns whether a script has lines, or may have them later.
+    pub fn may_have_lines(&self, at: u64) -> bool {
+        let lines = self.known.get(&at).map(|script| &script.lines);
+        !matches!(lines, Some(Lines::Unread(FAILURES_MAX..)))
     }
 
     fn clear(&mut self) {
@@ -118,15 +159,7 @@ fn file(name: &str) -> String {
     let Some(path) = name.strip_prefix("file://") else {
         return clean(name, NAME_CAP).into_owned();
     };
-    let (mut bytes, mut rest) = (Vec::new(), path.as_bytes());
-    while let Some((first, behind)) = rest.split_first() {
-        let digits = behind.get(..2).filter(|_| *first == b'%');
-        let code = digits
-            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
-        bytes.push(code.unwrap_or(*first));
-        rest = if code.is_some() { &behind[2..] } else { behind };
-    }
-    clean(&String::from_utf8_lossy(&bytes), NAME_CAP).into_owned()
+    clean(&unescaped(path), NAME_CAP).into_owned()
 }
 
 /// Returns the ends of lines that V8 has computed.
@@ -144,13 +177,26 @@ fn computed<M: ReadMemory>(heap: &Heap<M>, layout: &Layout, script: u64) -> Opti
     ends.collect::<Option<Vec<u32>>>().filter(|ends| ends.is_sorted())
 }
 
+/// Why a source could not be split into lines.
+enum Unread {
+    /// Enough was read for now.
+    Later,
+    /// It is in pieces, it moves, or is none.
+    Unreadable,
+}
+
 /// Splits a source into lines.
-fn split<M: ReadMemory>(heap: &Heap<M>, layout: &Layout, source: u64) -> Option<Vec<u32>> {
-    let Text { at, length, width } = heap.text(layout, source)?;
+fn split<M: ReadMemory>(heap: &Heap<M>, layout: &Layout, source: u64) -> Result<Vec<u32>, Unread> {
+    let Text { at, length, width } = heap.text(layout, source).ok_or(Unread::Unreadable)?;
     let (mut ends, mut done, whole) = (Vec::new(), 0u64, u64::from(length) * width);
     let mut last = 0u16;
     while done < whole {
-        let bytes = heap.large(at.checked_add(done)?, CHUNK.min(whole - done))?;
+        let chunk = CHUNK.min(whole - done);
+        if !heap.has_room(chunk) {
+            return Err(Unread::Later);
+        }
+        let bytes = at.checked_add(done).and_then(|at| heap.large(at, chunk));
+        let bytes = bytes.ok_or(Unread::Unreadable)?;
         let first = (done / width) as u32;
         done += bytes.len() as u64;
         let mut see = |at: u32, unit: u16| {
@@ -173,11 +219,11 @@ fn split<M: ReadMemory>(heap: &Heap<M>, layout: &Layout, source: u64) -> Option<
                 .for_each(|(at, unit)| see(at, u16::from_le_bytes([unit[0], unit[1]]))),
         }
         if ends.len() > LINES_OF_ONE as usize {
-            return None;
+            return Err(Unread::Unreadable);
         }
     }
     ends.push(length);
-    Some(ends)
+    Ok(ends)
 }
 
 #[cfg(test)]

@@ -12,6 +12,9 @@ use crate::model::vocabulary::frame::{FrameCode, Marker};
 use crate::model::vocabulary::text::NAME_CAP;
 use crate::unwinder::General;
 
+mod classes;
+mod scripts;
+
 const VERSIONS: [Version; 4] = [(11, 3), (12, 4), (13, 6), (14, 6)];
 /// Where the made-up heap and stack begin, and their size.
 const HEAP: u64 = 0x6000_0000;
@@ -20,12 +23,13 @@ const STACK: u64 = 0x7000_0000;
 /// Built-in code: 600 functions of 40 bytes, 64 bytes apart.
 const BUILTINS: u64 = 0x5000_0000;
 const TRAMPOLINE: u64 = BUILTINS + 64 * 7 + 20;
+const CONTEXT_TYPE: u16 = 150;
 /// V8's number of `Array.prototype.map`.
 const MAP: u64 = 9;
 
 /// Types of objects: numbers as their names say.
 fn constant(version: Version, name: &str) -> Option<i32> {
-    const TYPES: [&str; 12] = [
+    const TYPES: [&str; 16] = [
         "JSFunction__JS_FUNCTION",
         "SharedFunctionInfo__SHARED_FUNCTION_INFO",
         "Script__SCRIPT",
@@ -38,6 +42,10 @@ fn constant(version: Version, name: &str) -> Option<i32> {
         "Map__MAP",
         "FixedArray__FIXED_ARRAY",
         "ByteArray__BYTE_ARRAY",
+        "PropertyArray__PROPERTY_ARRAY",
+        "AccessorPair__ACCESSOR_PAIR",
+        "DescriptorArray__DESCRIPTOR_ARRAY",
+        "JSObject__JS_OBJECT",
     ];
     let of_type = || {
         let name = name.strip_prefix("type_")?.strip_suffix("_TYPE")?;
@@ -46,6 +54,12 @@ fn constant(version: Version, name: &str) -> Option<i32> {
     let old = version == (11, 3);
     let number = match name {
         "class_Map__instance_type__uint16_t" => 12,
+        "class_Map__instance_size_in_words__char" => 8,
+        "FirstContextType" | "LastContextType" => i32::from(CONTEXT_TYPE),
+        "class_Map__prototype__Object" => 24,
+        "class_Map__instance_descriptors_offset" => 40,
+        "class_DescriptorArray__header_size__uintptr_t" if version >= (14, 6) => 32,
+        "class_DescriptorArray__header_size__uintptr_t" => 24,
         "class_JSFunction__shared__SharedFunctionInfo" if old => 24,
         "class_JSFunction__shared__SharedFunctionInfo" => 32,
         "class_Script__name__Object" => 16,
@@ -65,6 +79,10 @@ fn constant(version: Version, name: &str) -> Option<i32> {
         _ => return of_type(),
     };
     Some(number)
+}
+
+fn kind(version: Version, name: &str) -> u16 {
+    constant(version, &format!("type_{name}_TYPE")).expect("a type") as u16
 }
 
 fn layout(version: Version) -> Layout {
@@ -174,6 +192,8 @@ struct Program {
     based: u64,
     based_bytecode: u64,
     built_in: u64,
+    /// What the optimised code has inlined.
+    literals: u64,
     /// Addresses of instructions.
     optimized: u64,
     baseline: u64,
@@ -259,6 +279,7 @@ fn program(version: Version) -> Program {
         based: function(based),
         based_bytecode,
         built_in,
+        literals,
         optimized,
         baseline,
         world,

@@ -10,7 +10,7 @@ use crate::model::vocabulary::frame::{Marker, RawFrame};
 use crate::process::memory::ReadMemory;
 use crate::runtimes::v8::builtins::Builtin;
 use crate::runtimes::v8::code_objects::Kind;
-use crate::runtimes::v8::functions::shared_of_function;
+use crate::runtimes::v8::functions::{Called, shared_of_function};
 use crate::runtimes::v8::heap::{object, small};
 use crate::runtimes::v8::{BYTECODES_MAX, V8};
 use crate::unwinder::{FrameSetup, Leave, Place};
@@ -20,6 +20,8 @@ const CONTEXT: u64 = 8;
 const FUNCTION: u64 = 16;
 const BYTECODE: u64 = 32;
 const OFFSET: u64 = 40;
+/// Bytes above the link: the object on which the function was called.
+const RECEIVER: u64 = 16;
 /// Bytes of baseline code in which it has its frame built.
 const BUILDS_WITHIN: u64 = 64;
 
@@ -178,6 +180,7 @@ impl<M: ReadMemory> V8<M> {
         live: Option<u64>,
         word: Word<'_>,
     ) -> RawFrame {
+        self.find_class(shared, fp, word);
         let V8 { heap, layout, functions, names, .. } = self;
         let length = functions
             .get(heap, layout, shared)
@@ -195,6 +198,24 @@ impl<M: ReadMemory> V8<M> {
         let at = live.and_then(offset).or(saved);
         let frame = functions.frame(heap, layout, names, shared, at, tier);
         frame.unwrap_or(RawFrame::marker(Marker::Torn))
+    }
+
+    /// Searches the class of a function if that is not known: by the frame at `fp`, if it is the
+    /// function's.
+    fn find_class(&mut self, shared: u64, fp: u64, word: Word<'_>) {
+        let V8 { heap, layout, functions, codes, .. } = self;
+        if !functions.may_be_method(shared, false) {
+            return;
+        }
+        let mut at = |at: u64| word(at).and_then(object);
+        let Some(function) = at(fp.wrapping_sub(FUNCTION)) else { return };
+        // A small number has no class that a program defines.
+        let Some(receiver) = at(fp.wrapping_add(RECEIVER)) else { return };
+        if shared_of_function(heap, layout, function) == Some(shared)
+            && functions.find_class(heap, layout, shared, Called::On { function, receiver })
+        {
+            codes.forget_frames();
+        }
     }
 
     /// Leaves a frame of generated code.
@@ -243,8 +264,8 @@ impl<M: ReadMemory> V8<M> {
             }
             return Leave::AsCode { start, setup: FrameSetup::Plain };
         };
-        let function = framed.and_then(|(fp, _)| object(word(fp.wrapping_sub(FUNCTION))?));
-        out.push(self.compiled_frame(start, address, function));
+        let fp = framed.map(|(fp, _)| fp);
+        out.push(self.compiled_frame(start, address, fp, word));
         match framed {
             Some((fp, mark))
                 if !place.exact
@@ -257,13 +278,19 @@ impl<M: ReadMemory> V8<M> {
         }
     }
 
-    /// Returns the frame at an address of compiled code. `function`: what the frame has as its
-    /// function.
-    fn compiled_frame(&mut self, start: u64, address: u64, function: Option<u64>) -> RawFrame {
+    /// Returns the frame at an address of compiled code. `fp`: where its link is; in code that
+    /// builds or leaves its frame it is that of another function.
+    fn compiled_frame(
+        &mut self,
+        start: u64,
+        address: u64,
+        fp: Option<u64>,
+        word: Word<'_>,
+    ) -> RawFrame {
         if let Some(frame) = self.codes.frame(start, address) {
             return frame;
         }
-        match self.name_compiled(address, function) {
+        match self.name_compiled(address, fp, word) {
             Some((frame, is_final)) => {
                 if is_final {
                     self.codes.remember(start, address, frame);
@@ -275,26 +302,56 @@ impl<M: ReadMemory> V8<M> {
     }
 
     /// Returns the frame, and whether nothing is missing that may be readable later.
-    fn name_compiled(&mut self, address: u64, function: Option<u64>) -> Option<(RawFrame, bool)> {
-        let V8 { heap, layout, codes, functions, names, .. } = self;
+    fn name_compiled(
+        &mut self,
+        address: u64,
+        fp: Option<u64>,
+        word: Word<'_>,
+    ) -> Option<(RawFrame, bool)> {
+        let V8 { heap, layout, codes, .. } = self;
         let code = codes.get(heap, layout, address)?;
         if let Kind::Baseline { bytecode, .. } = code.kind {
             let offset = code.bytecode_offset(layout, address);
+            let function = fp.and_then(|fp| object(word(fp.wrapping_sub(FUNCTION))?));
             let shared = self.function_of(bytecode, function)?;
+            fp.into_iter().for_each(|fp| self.find_class(shared, fp, word));
             let V8 { heap, layout, functions, names, .. } = self;
             let frame = functions.frame(heap, layout, names, shared, offset, Tier::Baseline)?;
             return Some((frame, true));
         }
         let parts = code.parts(layout, address)?;
-        let (mut locations, mut is_final) = (Vec::new(), true);
+        if let (Some(outer), Some(fp)) = (parts.last(), fp) {
+            self.functions.get(heap, layout, outer.shared)?;
+            self.find_class(outer.shared, fp, word);
+        }
+        let V8 { heap, layout, codes, functions, names, .. } = self;
+        let context = fp.and_then(|fp| object(word(fp.wrapping_sub(CONTEXT))?));
+        let mut renamed = false;
+        for inlined in parts.iter().rev().skip(1) {
+            functions.get(heap, layout, inlined.shared)?;
+            if let Some(context) = context
+                && functions.may_be_method(inlined.shared, true)
+            {
+                let called = Called::Inlined { context };
+                renamed |= functions.find_class(heap, layout, inlined.shared, called);
+            }
+        }
+        if renamed {
+            codes.forget_frames();
+        }
+        let (mut locations, mut columns, mut is_final) = (Vec::new(), Vec::new(), true);
         for part in parts.iter().rev() {
             functions.get(heap, layout, part.shared)?;
             let tier = if locations.is_empty() { Tier::Optimized } else { Tier::Inlined };
-            let location = functions.location(heap, layout, part.shared, part.source, tier)?;
-            is_final &= location.line.is_some() || part.source.is_none();
+            let (location, column) =
+                functions.location(heap, layout, names, part.shared, part.source, tier)?;
+            is_final &= location.line.is_some()
+                || part.source.is_none()
+                || !functions.may_get_line(part.shared);
             locations.push(location);
+            columns.push(column);
         }
-        Some((names.frame(locations), is_final))
+        Some((names.frame_at(locations, columns), is_final))
     }
 }
 
