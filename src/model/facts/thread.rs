@@ -357,7 +357,7 @@ impl Thread {
                     Doing::Waits(before @ Wait { proven: Some(proven), .. })
                         if same && began.is_some_and(|began| began <= before.from) =>
                     {
-                        wait.from = before.from;
+                        wait = Wait { from: before.from, ..wait };
                         buckets.note_wait(&self.wait_fact(&wait), proven, at, wait.from);
                     }
                     _ => {

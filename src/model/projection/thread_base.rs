@@ -185,7 +185,7 @@ impl Base {
             (Base::Goroutine | Base::GoClosure, Any | Run | Loop | Main | BaseMark::Takes)
             | (Base::Goroutine | Base::GoClosure | Base::GoOwn, BaseMark::Sleeps)
             | (Base::GoOwn, Loop | Run | BaseMark::Takes) => Base::GoOwn,
-            _ => Base::Job,
+            (_, _) => Base::Job,
         })
     }
 
