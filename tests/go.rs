@@ -9,7 +9,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use common::Running;
 use sampletop::model::facts::goroutines::Goroutines;
@@ -470,8 +470,8 @@ fn check_locks(found: &Goroutines, variant: &str) {
     assert_eq!(locks, [(first, 21), (first + 8, 2), (first + 32, 1)], "{variant}");
 }
 
-/// Builds and starts the program whose goroutines wait.
-fn parked(go: &Path, variant: &str, flags: &[&str]) -> Running {
+/// Builds the program whose goroutines wait.
+fn build_parked(go: &Path, variant: &str, flags: &[&str]) -> PathBuf {
     let targets = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets");
     let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("go_parked-{variant}-{}", std::process::id()));
@@ -481,7 +481,12 @@ fn parked(go: &Path, variant: &str, flags: &[&str]) -> Running {
     let output = command.args(["build", "-o"]).arg(&out).args(flags).arg("go_parked.go").output();
     let output = output.expect("go is needed");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Running::start(&out, &[])
+    out
+}
+
+/// Builds and starts it.
+fn parked(go: &Path, variant: &str, flags: &[&str]) -> Running {
+    Running::start(&build_parked(go, variant, flags), &[])
 }
 
 fn check_parked(variant: &str, flags: &[&str]) {
@@ -526,15 +531,18 @@ fn goroutines_that_wait() {
     check_parked("cgo", &[]);
 }
 
-/// Wall time by stack, ms: of a run of `seconds`, the stacks of all goroutines and threads.
-fn waited(pid: u32, seconds: u64) -> BTreeMap<String, f64> {
+/// Wall time by stack, ms: of a run of `seconds`, the stacks of all goroutines and threads of
+/// `target`: `-p` and a number, or a command, which reads from a pipe that is open all the time.
+fn waited(target: &[&str], seconds: u64) -> BTreeMap<String, f64> {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("stacks.folded");
     let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
-    let (pid, time) = (pid.to_string(), format!("{seconds}s"));
-    command.args(["record", "-p", &pid, "-d", &time, "--idle", "--level", "all", "-o"]).arg(&out);
-    let output = command.output().expect("our program");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let time = format!("{seconds}s");
+    command.args(["record", "-d", &time, "--idle", "--level", "all", "-o"]).arg(&out);
+    command.args(target).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut child = command.spawn().expect("our program");
+    let _open = child.stdin.take();
+    assert!(child.wait().expect("it ends").success(), "{target:?}");
     let text = std::fs::read_to_string(out).expect("it is written");
     let stack = |line: &str| {
         let (stack, weight) = line.rsplit_once(' ').expect("a weight");
@@ -551,7 +559,7 @@ fn goroutines_that_wait_have_time_of_their_own() {
 fn check_waited(go: &Path) {
     const SECONDS: u64 = 6;
     let running = parked(go, "timed", &[]);
-    let stacks = waited(running.pid(), SECONDS);
+    let stacks = waited(&["-p", &running.pid().to_string()], SECONDS);
     let time = |group: &str, functions: &[&str]| -> f64 {
         let is_there = |stack: &str| {
             // Go 1.18 calls closures what it makes for a `go` statement.
@@ -577,6 +585,18 @@ fn check_waited(go: &Path) {
     check(1.0, "sync.(*WaitGroup).Wait", &["runtime.goexit", "sync.(*WaitGroup).Wait"]);
     let hidden = stacks.keys().filter(|stack| stack.contains("runtime.gcBgMarkWorker"));
     assert_eq!(hidden.count(), 0, "the runtime's own are none of the program's");
+}
+
+#[test]
+fn goroutines_are_found_from_the_start_of_a_program_and_behind_an_exec() {
+    for go in gos() {
+        let program = build_parked(&go, "again", &[]);
+        let stacks = waited(&["--", program.to_str().expect("text"), "again"], 5);
+        let received = |(stack, _): &(&String, &f64)| stack.contains("main.(*worker).receive");
+        let found: f64 = stacks.iter().filter(received).map(|(_, ms)| ms).sum();
+        // Four goroutines, for a second before the exec and up to four behind it.
+        assert!((8_000.0..20_500.0).contains(&found), "{}: {found}: {stacks:#?}", go.display());
+    }
 }
 
 #[test]

@@ -1,5 +1,5 @@
 // Goroutines that wait in every way, in known chains of calls. Prints `ready` when all are there; for each line that it
-// reads it prints how its own runtime sees them, and `end`.
+// reads it prints how its own runtime sees them, and `end`. With the argument `again` it executes itself after a second.
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -57,6 +58,9 @@ func each(count int, call func(int)) {
 }
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "again" {
+		time.AfterFunc(time.Second, func() { syscall.Exec("/proc/self/exe", os.Args[:1], os.Environ()) })
+	}
 	w := &worker{jobs: make(chan int)}
 	w.ready = sync.NewCond(&sync.Mutex{})
 	w.mutex.Lock()

@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 
 use crate::capture::sampler::Core;
 use crate::capture::thread_scan::count_walk;
+use crate::clock::monotonic;
 use crate::model::vocabulary::event::{Event, Observation, Seen};
 use crate::model::vocabulary::frame::{Ns, SECOND, ThreadKey};
 use crate::runtimes::frame_and_thread_names::Names;
@@ -24,7 +25,34 @@ const RATE: u64 = 100;
 /// What is said where there are too many to read all.
 const MANY: &str = "of its many goroutines only some are read";
 /// Maximum goroutines that are read at a time.
-const BATCH: usize = 64;
+const BATCH: usize = 1_000;
+/// Time after which it is tried again to find the goroutines of a process, ns: a program that has
+/// just begun has none. Each time it doubles, up to the maximum.
+const RETRY: Ns = SECOND / 4;
+const RETRY_MAX: Ns = 64 * SECOND;
+
+/// When it is tried to find the goroutines of a process.
+struct Attempts {
+    next: Ns,
+    /// Time from the next one to the one after it, ns.
+    after: Ns,
+}
+
+impl Attempts {
+    fn new() -> Attempts {
+        Attempts { next: 0, after: RETRY }
+    }
+
+    /// Returns whether it is time for an attempt, and plans the one after it.
+    fn is_due(&mut self, now: Ns) -> bool {
+        if now < self.next {
+            return false;
+        }
+        self.next = now + self.after;
+        self.after = RETRY_MAX.min(2 * self.after);
+        true
+    }
+}
 
 /// Reads the goroutines of one process on a thread of its own: what it reads may hang.
 pub struct Goroutines {
@@ -39,9 +67,12 @@ pub struct Goroutines {
     is_begun: bool,
     /// How many are read in one round.
     listed: u64,
-    /// Those that waited when they were read last, by the addresses of their structures.
-    known: FxHashMap<u64, ThreadKey>,
-    /// How often a goroutine was found to wait that had not waited before.
+    /// Number of the round.
+    round: u64,
+    /// Those that waited when they were read last, by the addresses of their structures; with the
+    /// rounds in which that was.
+    known: FxHashMap<u64, (ThreadKey, u64)>,
+    /// Number of the goroutine that was found last to wait and had not waited before.
     found: u64,
 }
 
@@ -51,22 +82,24 @@ impl Goroutines {
         let (orders, ordered) = sync_channel::<usize>(1);
         let (send, batches) = sync_channel(1);
         let read = move || {
-            let mut reader = None;
+            let (mut reader, mut attempts) = (None, Attempts::new());
             while let Ok(count) = ordered.recv() {
-                if reader.is_none() {
+                if reader.is_none() && attempts.is_due(monotonic()) {
                     reader = Reader::of(pid, names.clone());
                 }
-                let Some(reader) = &mut reader else { return };
-                if send.send(reader.next_batch(count)).is_err() {
+                let batch = reader.as_mut().map(|reader: &mut Reader<_>| reader.next_batch(count));
+                if send.send(batch.unwrap_or_default()).is_err() {
                     return;
                 }
             }
         };
         std::thread::Builder::new().name("goroutines".into()).spawn(read).ok()?;
-        Some(Goroutines::new(orders, batches))
+        Some(Goroutines::new(orders, batches, monotonic()))
     }
 
-    fn new(orders: SyncSender<usize>, batches: Receiver<Batch>) -> Goroutines {
+    /// `now`: the numbers that goroutines are given begin there, in microseconds. So those of
+    /// another program that the process executes later are others: fewer are found in a time.
+    fn new(orders: SyncSender<usize>, batches: Receiver<Batch>, now: Ns) -> Goroutines {
         Goroutines {
             orders,
             batches,
@@ -74,8 +107,9 @@ impl Goroutines {
             ordered: 0,
             is_begun: false,
             listed: 0,
+            round: 0,
             known: FxHashMap::default(),
-            found: 0,
+            found: now / 1_000,
         }
     }
 
@@ -115,16 +149,22 @@ impl Goroutines {
         place: u64,
         id: Option<u64>,
     ) -> (Option<ThreadKey>, Option<ThreadKey>) {
-        let before = self.known.get(&place).copied();
-        let Some(id) = id else { return (None, self.known.remove(&place)) };
-        match before.filter(|key| key.tid == ThreadKey::goroutine(pid, id, 0).tid) {
-            Some(key) => (Some(key), None),
-            None => {
-                self.found += 1;
-                let key = ThreadKey::goroutine(pid, id, self.found);
-                (Some(key), self.known.insert(place, key))
-            }
-        }
+        let before = self.known.remove(&place).map(|(key, _)| key);
+        let Some(id) = id else { return (None, before) };
+        let same = before.filter(|key| key.tid == ThreadKey::goroutine(pid, id, 0).tid);
+        let key = same.unwrap_or_else(|| {
+            self.found += 1;
+            ThreadKey::goroutine(pid, id, self.found)
+        });
+        self.known.insert(place, (key, self.round));
+        (Some(key), before.filter(|_| same.is_none()))
+    }
+
+    /// Ends a round. Returns the goroutines that were not read in it: now others are chosen.
+    fn end_round(&mut self) -> Vec<ThreadKey> {
+        let round = self.round;
+        self.round += 1;
+        self.known.extract_if(|_, (_, read)| *read != round).map(|(_, (key, _))| key).collect()
     }
 }
 
@@ -160,6 +200,7 @@ impl Core {
                 if batch.is_part {
                     self.walkers.names.unseen(pid, MANY);
                 }
+                let end = |thread| Event::ThreadEnded { at: now, thread, counters: None };
                 for (place, slot) in batch.slots {
                     let parked = match slot {
                         Slot::Parked(parked) => Some(parked),
@@ -167,12 +208,13 @@ impl Core {
                     };
                     let id = parked.as_ref().map(|parked| parked.id);
                     let (key, ended) = goroutines.follow(pid, place, id);
-                    let ended =
-                        ended.map(|thread| Event::ThreadEnded { at: now, thread, counters: None });
-                    self.events.extend(ended);
+                    self.events.extend(ended.map(end));
                     if let (Some(parked), Some(key)) = (parked, key) {
                         self.observe_parked(index, key, &parked, now);
                     }
+                }
+                if batch.is_last {
+                    self.events.extend(goroutines.end_round().into_iter().map(end));
                 }
             }
         }
@@ -200,7 +242,7 @@ impl Core {
     pub(super) fn end_goroutines(&mut self, index: usize, at: Ns) {
         let Some(Some(goroutines)) = self.processes[index].goroutines.take() else { return };
         let ended = |thread: ThreadKey| Event::ThreadEnded { at, thread, counters: None };
-        self.events.extend(goroutines.known.into_values().map(ended));
+        self.events.extend(goroutines.known.into_values().map(|(key, _)| ended(key)));
     }
 }
 
@@ -212,7 +254,7 @@ mod tests {
     fn a_goroutine_keeps_its_key_while_it_waits() {
         let (orders, _ordered) = sync_channel(1);
         let (_send, batches) = sync_channel(1);
-        let mut goroutines = Goroutines::new(orders, batches);
+        let mut goroutines = Goroutines::new(orders, batches, 999);
         let mut at = |place, id| goroutines.follow(7, place, id);
         let key = |id, found| Some(ThreadKey::goroutine(7, id, found));
         assert_eq!(at(0x10, Some(21)), (key(21, 1), None));
@@ -222,6 +264,42 @@ mod tests {
         assert_eq!(at(0x20, None), (None, key(22, 2)), "it runs");
         assert_eq!(at(0x20, None), (None, None));
         assert_eq!(at(0x20, Some(22)), (key(22, 4), None), "it waits again");
+        // The process executes the program again.
+        let (orders, _ordered) = sync_channel(1);
+        let (_send, batches) = sync_channel(1);
+        let mut again = Goroutines::new(orders, batches, 2 * SECOND);
+        assert_eq!(again.follow(7, 0x10, Some(21)), (key(21, 2_000_001), None));
+    }
+
+    #[test]
+    fn a_goroutine_that_is_not_read_in_a_round_ends_with_it() {
+        let (orders, _ordered) = sync_channel(1);
+        let (_send, batches) = sync_channel(1);
+        let mut goroutines = Goroutines::new(orders, batches, 999);
+        for (place, id) in [(0x10, 21), (0x20, 22), (0x30, 23)] {
+            goroutines.follow(7, place, Some(id));
+        }
+        assert_eq!(goroutines.end_round(), []);
+        goroutines.follow(7, 0x20, Some(22));
+        goroutines.follow(7, 0x30, None);
+        assert_eq!(goroutines.end_round(), [ThreadKey::goroutine(7, 21, 1)]);
+        let again = ThreadKey::goroutine(7, 21, 4);
+        assert_eq!(goroutines.follow(7, 0x10, Some(21)), (Some(again), None));
+        let other = ThreadKey::goroutine(7, 22, 2);
+        assert_eq!(goroutines.end_round(), [other]);
+    }
+
+    #[test]
+    fn goroutines_that_were_not_found_are_searched_again_ever_less_often() {
+        let mut attempts = Attempts::new();
+        let begin = 1_000 * SECOND;
+        let mut due = Vec::new();
+        for at in (0..400 * 8).map(|n| n * SECOND / 8) {
+            due.extend(attempts.is_due(begin + at).then_some(at * 4 / SECOND));
+        }
+        // In quarters of a second.
+        assert_eq!(due[..9], [0, 1, 3, 7, 15, 31, 63, 127, 255]);
+        assert_eq!(due[9..], [511, 767, 1_023, 1_279, 1_535]);
     }
 
     #[test]
@@ -229,7 +307,7 @@ mod tests {
         const MS: Ns = SECOND / 1000;
         let (orders, ordered) = sync_channel(1);
         let (send, batches) = sync_channel(1);
-        let mut goroutines = Goroutines::new(orders, batches);
+        let mut goroutines = Goroutines::new(orders, batches, 999);
         let batch = |is_last, listed| Batch { is_last, listed, ..Batch::default() };
         let mut take = |at: Ns, read: Option<Batch>| {
             read.clone().into_iter().for_each(|batch| send.send(batch).expect("room"));

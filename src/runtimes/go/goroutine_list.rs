@@ -51,7 +51,7 @@ pub struct Layout {
     /// Its number.
     number: usize,
     /// See [`CREATED_WORDS`]; `None` where it was not found.
-    created: Option<usize>,
+    pub created: Option<usize>,
 }
 
 /// What a goroutine is doing.

@@ -19,8 +19,13 @@ use crate::runtimes::go::semaphores::Semaphores;
 use crate::runtimes::go::{Read, read, size, unchanged_stacks};
 use crate::unwinder::framehop::InMemory;
 
-/// Maximum goroutines that are read in one round. Of more, some are chosen, always the same ones.
+/// Maximum goroutines that wait which are read in one round. Of more, some are chosen, always the
+/// same ones.
 const ROUND_MAX: usize = 4_000;
+/// Maximum structures that are read in one round. The list keeps those of goroutines that ended.
+const STRUCTURES_MAX: usize = 50_000;
+/// Maximum stacks of one batch.
+const STACKS_MAX: usize = 64;
 /// Maximum names of start functions that are remembered.
 const STARTS_MAX: usize = 10_000;
 
@@ -53,7 +58,7 @@ pub enum Slot {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Batch {
     pub slots: Vec<(u64, Slot)>,
-    /// How many there are in a round.
+    /// How many structures are read in a round.
     pub listed: usize,
     /// There are more, which are not read.
     pub is_part: bool,
@@ -76,11 +81,16 @@ pub struct Reader<M> {
     left: Vec<u64>,
     /// How many there were at its begin.
     listed: usize,
-    is_part: bool,
+    /// Of this round so far: how many structures were read, and how many of their goroutines wait.
+    visited: usize,
+    waiting: usize,
+    /// One of this number of goroutines is read.
+    parts: u64,
 }
 
 impl Reader<Memory> {
-    /// Finds the goroutines of a process. `None`: it is no Go program, or cannot be read.
+    /// Finds the goroutines of a process. `None`: it is no Go program, cannot be read, or has just
+    /// begun.
     pub fn of(pid: u32, names: Names) -> Option<Reader<Memory>> {
         let maps = Maps::read(pid).ok()?;
         Reader::new(Program::find(Memory::new(pid), &maps, pid)?, names)
@@ -88,8 +98,14 @@ impl Reader<Memory> {
 }
 
 impl<M: ReadMemory> Reader<M> {
+    /// Finds the goroutines of a program. `None`: there is no list, or not yet.
     pub fn new(program: Program<M>, names: Names) -> Option<Reader<M>> {
-        let GoroutineList { place, layout, .. } = GoroutineList::read(&program)?;
+        /// Goroutines of a program that is about to start its first ones.
+        const TOO_FEW: usize = 2;
+        let GoroutineList { place, all, layout } = GoroutineList::read(&program)?;
+        if all.len() <= TOO_FEW && layout.created.is_none() {
+            return None;
+        }
         let reasons = read_reasons(&program);
         let (table, memory) = program.into_table();
         Some(Reader {
@@ -102,18 +118,20 @@ impl<M: ReadMemory> Reader<M> {
             starts: FxHashMap::default(),
             left: Vec::new(),
             listed: 0,
-            is_part: false,
+            visited: 0,
+            waiting: 0,
+            parts: 1,
         })
     }
 
     /// Reads the next goroutines of a round, or the first ones of a new round; `count` or fewer.
     pub fn next_batch(&mut self, count: usize) -> Batch {
         if self.left.is_empty() {
-            let all = self.list.pointers(&self.memory).unwrap_or_default();
-            let count = all.len();
-            self.left = chosen(all);
+            let Some(all) = self.list.pointers(&self.memory) else { return Batch::default() };
+            self.parts = parts(self.parts, all.len(), (self.waiting, self.visited));
+            self.left = chosen(all, self.parts);
             self.left.reverse();
-            (self.listed, self.is_part) = (self.left.len(), self.left.len() < count);
+            (self.listed, self.visited, self.waiting) = (self.left.len(), 0, 0);
         }
         let rest = self.left.len().saturating_sub(count);
         let mut places = self.left.split_off(rest);
@@ -122,7 +140,19 @@ impl<M: ReadMemory> Reader<M> {
         let waits = |(at, one): (&u64, Option<Read>)| {
             Some((*at, one.filter(|one| matches!(one.status, Status::Waiting(_)))?))
         };
-        let waiting: Vec<(u64, Read)> = places.iter().zip(found).filter_map(waits).collect();
+        let mut waiting: Vec<(u64, Read)> = places.iter().zip(found).filter_map(waits).collect();
+        if let Some((at, _)) = waiting.get(STACKS_MAX)
+            && let Some(next) = places.iter().position(|place| place == at)
+        {
+            self.left.extend(places.drain(next..).rev());
+            waiting.truncate(STACKS_MAX);
+        }
+        self.visited += places.len();
+        self.waiting += waiting.len();
+        if self.waiting >= 2 * ROUND_MAX {
+            // More wait than in the round before. The next round chooses fewer.
+            self.left.clear();
+        }
         let (memory, layout) = (&self.memory, &self.layout);
         let unchanged = |of: &[(u64, Read)]| {
             let stacks = unchanged_stacks(memory, layout, &Semaphores::default(), of);
@@ -146,7 +176,7 @@ impl<M: ReadMemory> Reader<M> {
         }
         let slot = |at: u64| (at, parked.remove(&at).map_or(Slot::Other, Slot::Parked));
         let (slots, is_last) = (places.into_iter().map(slot).collect(), self.left.is_empty());
-        Batch { slots, listed: self.listed, is_part: self.is_part, is_last }
+        Batch { slots, listed: self.listed, is_part: self.parts > 1, is_last }
     }
 
     /// Returns a goroutine with what it waits for; `None`: the runtime started it for itself.
@@ -214,16 +244,35 @@ fn name_of_start<M: ReadMemory>(
     Some(callee.unwrap_or_else(of_statement))
 }
 
-/// Returns the goroutines that are read: at most [`ROUND_MAX`], the same ones in each round. The
-/// main goroutine, which is the first, is among them.
-fn chosen(all: Vec<u64>) -> Vec<u64> {
+/// Returns one of how many goroutines is read in the next round: a power of two. `before`: of the
+/// last round. `waiting`: how many waited there, of how many that were read. It is not known
+/// beforehand which have ended, so the number goes by the last round.
+fn parts(before: u64, all: usize, (waiting, read): (usize, usize)) -> u64 {
+    let (waiting, read) = if read == 0 { (1, 1) } else { (waiting as u64, read as u64) };
+    let all = all as u64;
+    let fits = |parts: u64, stacks: u64| {
+        all * waiting <= stacks * read * parts && all <= STRUCTURES_MAX as u64 * parts
+    };
+    let mut parts = before;
+    while !fits(parts, ROUND_MAX as u64) {
+        parts *= 2;
+    }
+    // Not each time that one more or less waits.
+    while parts > 1 && fits(parts / 2, ROUND_MAX as u64 * 3 / 4) {
+        parts /= 2;
+    }
+    parts
+}
+
+/// Returns one of `parts` goroutines, the same ones in each round. The main goroutine, which is the
+/// first, is among them.
+fn chosen(all: Vec<u64>, parts: u64) -> Vec<u64> {
     /// Spreads addresses (Knuth's multiplicative hash).
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-    let parts = all.len().div_ceil(ROUND_MAX).max(1) as u64;
     let main = all.first().copied();
     let is_chosen =
         |at: &u64| Some(*at) == main || (at.wrapping_mul(SPREAD) >> 32).is_multiple_of(parts);
-    all.into_iter().filter(is_chosen).take(ROUND_MAX).collect()
+    all.into_iter().filter(is_chosen).collect()
 }
 
 /// Returns the state of a goroutine that waits, by the words of Go's runtime (`waitReason` in
@@ -246,20 +295,41 @@ mod tests {
     #[test]
     fn of_many_goroutines_some_are_chosen_and_always_the_same() {
         let all = |count: u64| (0..count).map(|n| 0xc000_0000 + 448 * n).collect::<Vec<u64>>();
-        assert_eq!(chosen(all(ROUND_MAX as u64)), all(ROUND_MAX as u64));
-        for count in [ROUND_MAX as u64 + 1, 10_000, 100_000] {
-            let some = chosen(all(count));
-            let parts = (count as usize).div_ceil(ROUND_MAX);
-            let expected = count as usize / parts;
+        assert_eq!(chosen(all(1_000), 1), all(1_000));
+        for (count, parts) in [(4_001u64, 2), (10_000, 4), (100_000, 32)] {
+            let some = chosen(all(count), parts);
+            let expected = (count / parts) as usize;
             // Six standard deviations of a choice by chance.
             let error = 6 * (expected as f64).sqrt() as usize;
             assert!(some.len().abs_diff(expected) <= error, "{count}: {}", some.len());
-            assert_eq!(some, chosen(all(count)));
+            assert!(chosen(all(count + 1), parts).starts_with(&some));
             assert_eq!(some[0], all(1)[0]);
-            let more = chosen(all(count + 1));
-            assert!(parts != (count as usize + 1).div_ceil(ROUND_MAX) || more.starts_with(&some));
+            // What fewer parts choose, more do not choose besides.
+            let fewer = chosen(all(count), 2 * parts);
+            assert!(fewer.iter().all(|at| some.contains(at)), "{count}");
         }
-        assert!(chosen(Vec::new()).is_empty());
+        assert!(chosen(Vec::new(), 1).is_empty());
+    }
+
+    #[test]
+    fn how_many_are_chosen_goes_by_how_many_waited() {
+        // The first round, and later ones in which all wait.
+        for all_wait in [(0, 0), (4_000, 4_000)] {
+            for (all, expected) in
+                [(0, 1), (4_000, 1), (4_001, 2), (8_001, 4), (100_000, 32), (1_000_000, 256)]
+            {
+                assert_eq!(parts(1, all, all_wait), expected, "{all}");
+            }
+        }
+        // Most have ended: all that wait are read, as far as structures are.
+        assert_eq!(parts(8, 30_000, (10, 3_750)), 1);
+        assert_eq!(parts(32, 100_000, (3, 3_125)), 2);
+        assert_eq!(parts(256, 1_000_000, (0, 4_000)), 32);
+        // They wait again.
+        assert_eq!(parts(1, 30_000, (8_000, 8_000)), 8);
+        // One more or less changes nothing.
+        assert_eq!([3_999, 4_000, 4_001].map(|all| parts(2, all, (1, 1))), [2; 3]);
+        assert_eq!([3_000, 3_001].map(|all| parts(2, all, (1, 1))), [1, 2]);
     }
 
     #[test]

@@ -361,6 +361,12 @@ fn goroutines_that_wait_are_read_in_rounds() {
     let of_runtime = |memory: &mut Words| memory.put(place(0) + 152 + 200 + 16, &[0x1050]);
     assert_eq!(without_first(&of_runtime), [10]);
 
+    // A program that has just begun.
+    let mut few = memory.clone();
+    few.put(LIST, &[POINTERS, 1, 8]);
+    let program = made_up(few, named(1, 0x1000, FUNCTIONS), LIST);
+    assert!(Reader::new(program, names.clone()).is_none());
+
     // Of many, a batch is a part.
     let mut many = memory.clone();
     (6..120).for_each(|nth| goroutine(&mut many, 152, nth, 100 + nth, 4, 1));
@@ -372,4 +378,15 @@ fn goroutines_that_wait_are_read_in_rounds() {
         .map(|batch| (batch.slots.len(), batch.is_last))
         .collect();
     assert_eq!(sizes, [(64, false), (56, true), (64, false)]);
+    // However many structures are read, at most 64 stacks are.
+    let batch = many.next_batch(1_000);
+    assert_eq!((batch.slots.len(), batch.is_last), (56, true));
+    let batch = many.next_batch(1_000);
+    let places: Vec<u64> = batch.slots.iter().map(|(at, _)| *at).collect();
+    assert_eq!((waits(&batch).len(), batch.is_last), (64, false));
+    assert_eq!(places, (0..places.len() as u64).map(place).collect::<Vec<u64>>());
+    let rest = many.next_batch(1_000);
+    let behind = (places.len() as u64..120).map(place).collect::<Vec<u64>>();
+    assert_eq!(rest.slots.iter().map(|(at, _)| *at).collect::<Vec<u64>>(), behind);
+    assert!(rest.is_last);
 }
