@@ -71,6 +71,8 @@ pub(in crate::model) enum BaseMark {
     StartsGoroutine,
     /// The first function of the main goroutine.
     StartsMainGoroutine,
+    /// A goroutine waits for another, or for an answer, and has work.
+    Asks,
     /// The language's own library. It starts threads, and it waits in conditions and channels.
     Library,
     /// Another library.
@@ -301,6 +303,7 @@ pub(in crate::model) fn mark(location: &Location, role: Role) -> BaseMark {
             go_base::Place::StartsMain => BaseMark::StartsMainGoroutine,
             go_base::Place::Joins => BaseMark::Joins,
             go_base::Place::Neutral => BaseMark::Neutral,
+            go_base::Place::Asks => BaseMark::Asks,
             go_base::Place::Serves => BaseMark::Serves,
             go_base::Place::Job => BaseMark::Job,
             go_base::Place::Library => BaseMark::Library,

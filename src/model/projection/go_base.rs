@@ -29,6 +29,19 @@ const HANDLES: &[&str] = &[
     "net/rpc.(*service).call",
 ];
 
+/// Functions that wait for another: of libraries for the answer of a server, of the runtime until
+/// what the goroutine has made is taken. Where that is done, the goroutine has work.
+const ASKS: &[&str] = &[
+    "runtime.chansend",
+    "net/http.(*Client).do",
+    "net/http.(*Transport).RoundTrip",
+    "net.(*Dialer).DialContext",
+    "net.(*Resolver).lookupIPAddr",
+    "golang.org/x/net/http2.(*Transport).RoundTrip",
+    "google.golang.org/grpc.(*ClientConn).Invoke",
+    "database/sql.(*DB).conn",
+];
+
 /// Beginnings of names of functions whose closures are goroutines that live long.
 const STARTERS: &[&str] =
     &["main", "init", "new", "start", "run", "serve", "listen", "open", "setup", "launch", "loop"];
@@ -43,6 +56,8 @@ pub(super) enum Place<'n> {
     /// It waits for other goroutines to end.
     Joins,
     Neutral,
+    /// It waits for another, and has work.
+    Asks,
     Serves,
     Job,
     Library,
@@ -64,6 +79,7 @@ pub(super) fn place(location: &Location, role: Role) -> Option<Place<'_>> {
         "runtime.goexit" | "runtime.goexit.abi0" => Place::Starts,
         "runtime.main" => Place::StartsMain,
         "sync.(*WaitGroup).Wait" | "golang.org/x/sync/errgroup.(*Group).Wait" => Place::Joins,
+        _ if ASKS.contains(&name) => Place::Asks,
         _ if package(name) == "runtime" || is_wrapper(name, file) => Place::Neutral,
         _ if SERVES.contains(&name) => Place::Serves,
         _ if HANDLES.contains(&name) => Place::Job,

@@ -174,6 +174,7 @@ impl Base {
         }
         Some(match (self, mark) {
             (base, BaseMark::Neutral | BaseMark::Parks) => base,
+            (_, BaseMark::Asks) => Base::Job,
             (_, BaseMark::Serves) => Base::Serves,
             (Base::Goroutine, BaseMark::StartsMainGoroutine) => Base::GoMain,
             (Base::GoMain | Base::GoMainInLibrary, BaseMark::Library) => Base::GoMainInLibrary,

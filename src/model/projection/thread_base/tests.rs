@@ -522,8 +522,28 @@ fn a_goroutine_that_waits_in_its_own_function_is_idle() {
         &["runtime.main", "main.main", "main.load", "net/http.(*Client).Do"],
         &["main.(*Shop).order", "main.all", "sync.(*WaitGroup).Wait"],
         &["main.handleOrder"],
+        // It waits for an answer, in a function of its own.
+        &["main.poll", "net/http.(*Client).Get", "net/http.(*Client).do", "net/http.setRequest"],
+        &["main.main.func1", "net/http.(*Transport).RoundTrip"],
+        &["main.work", "google.golang.org/grpc.(*ClientConn).Invoke"],
+        &["main.work", "database/sql.(*DB).QueryContext", "database/sql.(*DB).conn"],
+        &["runtime.main", "main.main", "net/http.(*Client).do"],
     ] {
         assert!(!is_idle_in_go(State::Wait, &[frames, &receive].concat()), "{frames:?}");
+    }
+}
+
+#[test]
+fn a_goroutine_that_sends_has_work() {
+    let send = ["runtime.chansend1", "runtime.chansend"];
+    for frames in [
+        &["main.stage"][..],
+        &["main.query.func1"],
+        &["main.(*Limiter).run", "main.(*Limiter).acquire"],
+        &["runtime.main", "main.main"],
+        &["github.com/fsnotify/fsnotify.(*Watcher).readEvents"],
+    ] {
+        assert!(!is_idle_in_go(State::Wait, &[frames, &send].concat()), "{frames:?}");
     }
 }
 
