@@ -160,6 +160,24 @@ impl Goroutines {
         (Some(key), before.filter(|_| same.is_none()))
     }
 
+    /// Returns the goroutines of a batch that wait, and those that ended or wait no longer.
+    fn follow_all(&mut self, pid: u32, batch: Batch) -> (Vec<(ThreadKey, Parked)>, Vec<ThreadKey>) {
+        let (mut waiting, mut ended) = (Vec::new(), Vec::new());
+        for (place, slot) in batch.slots {
+            let parked = match slot {
+                Slot::Parked(parked) => Some(parked),
+                Slot::Other => None,
+            };
+            let (key, other) = self.follow(pid, place, parked.as_ref().map(|parked| parked.id));
+            ended.extend(other);
+            waiting.extend(key.zip(parked));
+        }
+        if batch.is_last {
+            ended.extend(self.end_round());
+        }
+        (waiting, ended)
+    }
+
     /// Ends a round. Returns the goroutines that were not read in it: now others are chosen.
     fn end_round(&mut self) -> Vec<ThreadKey> {
         let round = self.round;
@@ -200,21 +218,11 @@ impl Core {
                 if batch.is_part {
                     self.walkers.names.unseen(pid, MANY);
                 }
+                let (waiting, ended) = goroutines.follow_all(pid, batch);
                 let end = |thread| Event::ThreadEnded { at: now, thread, counters: None };
-                for (place, slot) in batch.slots {
-                    let parked = match slot {
-                        Slot::Parked(parked) => Some(parked),
-                        Slot::Other => None,
-                    };
-                    let id = parked.as_ref().map(|parked| parked.id);
-                    let (key, ended) = goroutines.follow(pid, place, id);
-                    self.events.extend(ended.map(end));
-                    if let (Some(parked), Some(key)) = (parked, key) {
-                        self.observe_parked(index, key, &parked, now);
-                    }
-                }
-                if batch.is_last {
-                    self.events.extend(goroutines.end_round().into_iter().map(end));
+                self.events.extend(ended.into_iter().map(end));
+                for (key, parked) in waiting {
+                    self.observe_parked(index, key, &parked, now);
                 }
             }
         }
@@ -276,17 +284,25 @@ mod tests {
         let (orders, _ordered) = sync_channel(1);
         let (_send, batches) = sync_channel(1);
         let mut goroutines = Goroutines::new(orders, batches, 999);
-        for (place, id) in [(0x10, 21), (0x20, 22), (0x30, 23)] {
-            goroutines.follow(7, place, Some(id));
-        }
-        assert_eq!(goroutines.end_round(), []);
-        goroutines.follow(7, 0x20, Some(22));
-        goroutines.follow(7, 0x30, None);
-        assert_eq!(goroutines.end_round(), [ThreadKey::goroutine(7, 21, 1)]);
-        let again = ThreadKey::goroutine(7, 21, 4);
-        assert_eq!(goroutines.follow(7, 0x10, Some(21)), (Some(again), None));
-        let other = ThreadKey::goroutine(7, 22, 2);
-        assert_eq!(goroutines.end_round(), [other]);
+        // The places and numbers of those that wait; 0: it does not.
+        let mut read = |is_last, slots: &[(u64, u64)]| {
+            let slot = |(at, id): &(u64, u64)| match id {
+                0 => (*at, Slot::Other),
+                id => (*at, Slot::Parked(Parked::with_number(*id))),
+            };
+            let slots = slots.iter().map(slot).collect();
+            let (waiting, ended) =
+                goroutines.follow_all(7, Batch { slots, is_last, ..Batch::default() });
+            let waiting: Vec<ThreadKey> = waiting.into_iter().map(|(key, _)| key).collect();
+            (waiting, ended)
+        };
+        let key = |id, found| ThreadKey::goroutine(7, id, found);
+        let first = vec![key(21, 1), key(22, 2)];
+        assert_eq!(read(false, &[(0x10, 21), (0x20, 22)]), (first, vec![]));
+        assert_eq!(read(true, &[(0x30, 23)]), (vec![key(23, 3)], vec![]));
+        assert_eq!(read(false, &[(0x20, 22)]), (vec![key(22, 2)], vec![]));
+        assert_eq!(read(true, &[(0x30, 0)]), (vec![], vec![key(23, 3), key(21, 1)]));
+        assert_eq!(read(true, &[(0x10, 21)]), (vec![key(21, 4)], vec![key(22, 2)]));
     }
 
     #[test]

@@ -46,6 +46,16 @@ pub struct Parked {
     pub name: RawName,
 }
 
+#[cfg(test)]
+impl Parked {
+    /// Makes one up.
+    pub fn with_number(id: u64) -> Parked {
+        let state = RawState::Known(State::Wait);
+        let (stack, name) = (Vec::new(), RawName::default());
+        Parked { id, pc: 1, sp: 2, stack, state, since: None, name }
+    }
+}
+
 /// What a place in the list of goroutines holds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Slot {
