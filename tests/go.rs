@@ -240,7 +240,8 @@ fn processes_without_go_are_none_of_go() {
 
 /// Checks stacks of goroutines that run in Go, in the runtime on the thread's own stack, and in C.
 fn check_running(go: &Path, variant: &str, cgo: bool, flags: &[&str]) {
-    let kinds: &[&str] = if cgo { &["spin", "grow", "spin_in_c"] } else { &["spin", "grow"] };
+    let kinds: &[&str] =
+        if cgo { &["spin", "grow", "spin_in_c", "clock"] } else { &["spin", "grow"] };
     let running = Running::start(&build(go, variant, cgo, flags), kinds);
     let variant = format!("{variant} of {}", version_of(go));
     let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
@@ -250,7 +251,7 @@ fn check_running(go: &Path, variant: &str, cgo: bool, flags: &[&str]) {
     assert_eq!(profile["targets"][0]["runtime"], "go");
     let stacks = running_stacks(running.pid());
     let start = "main.main.func1";
-    let mut seen = (false, false, false);
+    let mut seen = (false, false, false, false);
     for (group, stack) in &stacks {
         let names: Vec<&str> = stack.iter().map(String::as_str).collect();
         let chain = |middle: &[&'static str]| {
@@ -278,16 +279,28 @@ fn check_running(go: &Path, variant: &str, cgo: bool, flags: &[&str]) {
             assert_eq!(group, start, "{variant}");
             seen.2 |= has("runtime.asmcgocall");
         }
-        assert!(!names.iter().any(|name| name.starts_with("[no unwind info")), "{stack:#?}");
+        if has("main.clock") {
+            let middle = ["main.special", "main._Cfunc_call_back", "runtime.cgocall"];
+            assert!(chain(&middle), "{variant}: {stack:#?}");
+            assert_eq!(group, start, "{variant}");
+            let in_vdso = |name: &str| name.contains("vdso") || name.starts_with("[vdso]");
+            seen.3 |= names.iter().any(|name| in_vdso(name));
+        }
         // An interrupted signal handler, or one instruction of a change of stacks, is rare.
-        let is_cut = names[0].starts_with('[') && names != ["[cpu, not sampled]"];
-        let is_rare =
-            ["runtime.sigtramp", "runtime.cgoSigtramp", "runtime.sigreturn__sigaction", "gogo"]
-                .into_iter()
-                .any(has);
+        let has_none = matches!(names[..], ["[cpu, not sampled]" | "[not observed]"]);
+        let is_cut = names[0].starts_with('[') && !has_none;
+        let of_handlers = ["runtime.sigtramp", "runtime.cgoSigtramp", "runtime.sigreturn"];
+        // The C library's return from a handler has no name.
+        let of_handlers = [&of_handlers[..], &["libc.so.6!gap_", "__restore_rt"]].concat();
+        let is_of_handler = |name: &&str| of_handlers.iter().any(|of| name.starts_with(of));
+        let is_rare = names.iter().any(is_of_handler)
+            || has("gogo")
+            || names.last() == Some(&"runtime.mcall");
         assert!(!is_cut || is_rare, "{variant}: {stack:#?}");
+        let is_unknown = names.iter().any(|name| name.starts_with("[no unwind info"));
+        assert!(!is_unknown || is_rare, "{variant}: {stack:#?}");
     }
-    assert_eq!(seen, (true, true, cgo), "{variant}: {stacks:#?}");
+    assert_eq!(seen, (true, true, cgo, cgo), "{variant}: {stacks:#?}");
 }
 
 #[test]

@@ -14,16 +14,32 @@ import "C"
 import (
 	"runtime"
 	"sync/atomic"
+	"time"
 )
 
 //export goCallback
-func goCallback(fd C.int) { read(int(fd)) }
+func goCallback(fd C.int) {
+	if fd < 0 {
+		clock()
+		return
+	}
+	read(int(fd))
+}
+
+// Its runtime calls the vDSO on the stack of the thread.
+//
+//go:noinline
+func clock() {
+	for start := time.Now(); time.Since(start) < 5*time.Millisecond; {
+		sink++
+	}
+}
 
 func more() []string { return []string{"in_c", "callback"} }
 
 //go:noinline
 func special(kind string) bool {
-	if kind == "in_c" || kind == "callback" || kind == "spin_in_c" {
+	if kind == "in_c" || kind == "callback" || kind == "spin_in_c" || kind == "clock" {
 		runtime.LockOSThread()
 		atomic.AddInt32(&started, 1)
 	}
@@ -32,6 +48,10 @@ func special(kind string) bool {
 		C.read_in_c(C.int(pipe[0]))
 	case "spin_in_c":
 		C.spin_in_c()
+	case "clock":
+		for {
+			C.call_back(-1)
+		}
 	case "callback":
 		atomic.AddInt32(&started, -1)
 		C.call_back(C.int(pipe[0]))

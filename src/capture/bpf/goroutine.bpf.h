@@ -68,7 +68,7 @@ static __attribute__((always_inline)) void take_goroutine(u32 process)
     struct goroutine_stack *stack;
     struct pt_regs *regs;
     u32 zero = 0, *is_go;
-    u64 goroutine, low, high, sp, size;
+    u64 goroutine, low, high, sp, left, size;
 
     is_go = bpf_map_lookup_elem(&go_programs, &process);
     if (is_go && !*is_go)
@@ -88,10 +88,12 @@ static __attribute__((always_inline)) void take_goroutine(u32 process)
     high = word_at(goroutine + G_HIGH);
     if (low >= high || (low <= regs->sp && regs->sp < high))
         return;
-    // Functions that call the vDSO do not store where they left the stack, but keep it in r12. Signal handlers do neither.
+    // Functions that call the vDSO do not store where they left the stack, but keep it in r12. Signal handlers do neither. If C
+    // has called back into Go, what is stored is where the stack was left for C, further out.
     sp = word_at(goroutine + G_LEFT_AT);
-    if (sp < low || sp >= high)
-        sp = regs->r12;
+    left = regs->r12;
+    if (sp < low || sp >= high || (low <= left && left < sp && high - left <= GOROUTINE_MOST))
+        sp = left;
     if (sp < low || sp >= high)
         sp = high - low > GOROUTINE_MOST ? high - GOROUTINE_MOST : low;
     size = high - sp;
