@@ -355,7 +355,13 @@ fn goroutines_that_wait_are_read_in_rounds() {
     assert_eq!(without_first(&|memory| memory.changes = Some((STACK + 8, 0))), [10]);
     let gone = |memory: &mut Words| assert!(memory.words.remove(&STACK).is_some());
     assert_eq!(without_first(&gone), [10]);
-    let end = |memory: &mut Words| memory.put(place(0) + 8, &[STACK + (2 << 20)]);
+    let end = |memory: &mut Words| {
+        const LENGTH: u64 = 2 << 20;
+        memory.put(place(0) + 8, &[STACK + LENGTH]);
+        for at in (STACK..STACK + LENGTH).step_by(8) {
+            memory.words.entry(at).or_insert(0);
+        }
+    };
     assert_eq!(without_first(&end), [10]);
     // The runtime started it for itself.
     let of_runtime = |memory: &mut Words| memory.put(place(0) + 152 + 200 + 16, &[0x1050]);
