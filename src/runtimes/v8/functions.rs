@@ -18,6 +18,10 @@ use crate::runtimes::v8::scripts::Scripts;
 /// Maximum functions remembered, and frames of all of them.
 const FUNCTIONS_MAX: usize = 1 << 16;
 const FRAMES_MAX: usize = 1 << 18;
+/// Bytes of a word.
+const WORD: usize = 8;
+/// Where hash and length are in a string. Names of functions have a hash of what they are.
+const HASH: u64 = 8;
 /// Maximum characters of a name.
 const NAME_MAX: u32 = 512;
 /// Maximum bytes of a table of positions, and of bytecode.
@@ -46,8 +50,14 @@ pub struct Bytecode {
 /// Words of a function's object that say which function it is: map, code, name and script.
 type Words = [u64; 5];
 
+/// A word that belongs to a function's name: its address and what it is.
+type Proof = (u64, u64);
+
 pub struct Function {
     words: Words,
+    /// Where its scope refers to the name, and hash and length of that. The collector may give all
+    /// addresses in `words` to another function at once.
+    name_proof: [Proof; 2],
     name: Arc<str>,
     script: Option<u64>,
     /// Where it begins in its script, characters.
@@ -113,10 +123,21 @@ impl Functions {
         self.frames
     }
 
-    /// Compares a function with what is in memory now.
+    /// Returns where the words are that say which function a known one is; as [`evidence`], then
+    /// those of its name.
+    pub fn evidence_of(&self, layout: &Layout, at: u64) -> [(u64, usize); 3] {
+        let places =
+            self.known.get(&at).map_or([at; 2], |known| known.name_proof.map(|(at, _)| at));
+        [evidence(layout, at), (places[0], WORD), (places[1], WORD)]
+    }
+
+    /// Compares a function with what is in memory now, by the bytes of its evidence.
     pub fn found(&mut self, layout: &Layout, at: u64, bytes: &[u8]) {
+        let (_, length) = evidence(layout, at);
+        let Some((bytes, of_name)) = bytes.split_at_checked(length) else { return };
         if let Some(known) = self.known.get_mut(&at)
             && words(layout, bytes) == Some(known.words)
+            && of_name.chunks(WORD).eq(known.name_proof.map(|(_, word)| word.to_le_bytes()))
         {
             known.checked = self.epoch;
         }
@@ -135,7 +156,11 @@ impl Functions {
             let mut bytes = vec![0; length];
             heap.read(at, &mut bytes)?;
             let now = words(layout, &bytes)?;
-            let known = self.known.get(&at).is_some_and(|known| known.words == now);
+            let is_so = |(at, word): &Proof| heap.word(*at) == Some(*word);
+            let known = self
+                .known
+                .get(&at)
+                .is_some_and(|known| known.words == now && known.name_proof.iter().all(is_so));
             if !known {
                 self.frames -= self.known.remove(&at).map_or(0, |known| known.frames.len());
                 let function = self.read(heap, layout, at, now)?;
@@ -165,9 +190,23 @@ impl Functions {
         let [_, data, second, name, script] = words;
         let script = object(script).and_then(|script| script_of(heap, layout, script));
         let script = script.filter(|script| self.scripts.get(heap, layout, *script).is_some());
+        // Without a name, what is read of the function anyway.
+        let mut name_proof = [(at, words[0]); 2];
         let (name, start) = match object(name) {
-            Some(name) if heap.is(layout, name, layout.types.scope) => scope(heap, layout, name),
-            Some(name) => (heap.string(layout, name, NAME_MAX), None),
+            Some(name) if heap.is(layout, name, layout.types.scope) => {
+                let (found, start) = scope(heap, layout, name);
+                let found = found.map(|(slot, name)| {
+                    let string = object(heap.word(slot)?)?;
+                    name_proof = [proof(heap, slot)?, proof(heap, string.checked_add(HASH)?)?];
+                    Some(name)
+                });
+                (found.flatten(), start)
+            }
+            Some(name) => {
+                let hash = name.checked_add(HASH).and_then(|at| proof(heap, at));
+                name_proof[1] = hash.unwrap_or(name_proof[1]);
+                (heap.string(layout, name, NAME_MAX), None)
+            }
             None => (None, None),
         };
         let name = name.map(|name| clean(&name, NAME_MAX as usize).into_owned());
@@ -187,6 +226,7 @@ impl Functions {
         });
         Some(Function {
             words,
+            name_proof,
             name: name.as_deref().unwrap_or(ANONYMOUS).into(),
             script,
             start,
@@ -368,9 +408,18 @@ const MANY_VARIABLES: u64 = 75;
 /// Words behind the variables among which a function's name is.
 const SEARCHED: u64 = 8;
 
-/// Returns name and place of a function, from its `ScopeInfo`. The name may be one that V8 has
-/// inferred.
-fn scope<M: ReadMemory>(heap: &Heap<M>, layout: &Layout, at: u64) -> (Option<String>, Option<u32>) {
+/// Returns a word with its address.
+fn proof<M: ReadMemory>(heap: &Heap<M>, at: u64) -> Option<Proof> {
+    Some((at, heap.word(at)?))
+}
+
+/// Returns name and place of a function, from its `ScopeInfo`; the name with the address of the word
+/// that refers to it. The name may be one that V8 has inferred.
+fn scope<M: ReadMemory>(
+    heap: &Heap<M>,
+    layout: &Layout,
+    at: u64,
+) -> (Option<(u64, String)>, Option<u32>) {
     let slot = |index: u64| heap.word(at.checked_add(8 + 8 * index)?);
     let place = |index: u64| {
         let (from, to) = (slot(index).and_then(small)?, slot(index + 1).and_then(small)?);
@@ -402,5 +451,5 @@ fn scope<M: ReadMemory>(heap: &Heap<M>, layout: &Layout, at: u64) -> (Option<Str
         (from..from + SEARCHED)
             .find_map(|index| place(index).filter(|_| slot(index) != slot(index + 1)))
     };
-    (name.map(|(_, text)| text), start)
+    (name.and_then(|(index, text)| Some((at.checked_add(8 + 8 * index)?, text))), start)
 }

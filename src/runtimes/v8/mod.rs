@@ -153,11 +153,12 @@ impl<M: ReadMemory> V8<M> {
             bytes.resize(pieces.iter().map(|(_, length)| length).sum(), 0);
             heap.memory.read_pieces(pieces, &mut bytes).map(|()| std::mem::take(&mut bytes))
         };
-        for used in used.0.chunks(BATCH_MAX) {
+        for used in used.0.chunks(BATCH_MAX / 3) {
             pieces.clear();
-            pieces.extend(used.iter().map(|at| functions::evidence(layout, *at)));
+            pieces.extend(used.iter().flat_map(|at| functions.evidence_of(layout, *at)));
             let Some(bytes) = read(&pieces) else { continue };
-            for (at, bytes) in used.iter().zip(bytes.chunks(pieces[0].1)) {
+            let length: usize = pieces.iter().take(3).map(|(_, length)| length).sum();
+            for (at, bytes) in used.iter().zip(bytes.chunks(length)) {
                 functions.found(layout, *at, bytes);
             }
         }

@@ -459,6 +459,40 @@ fn moved_functions_are_followed_and_moved_code_is_read_again() {
     }
 }
 
+/// The collector gives the addresses of objects to others of the same shape, all at once.
+#[test]
+fn another_function_in_the_same_place_has_its_own_name() {
+    for version in VERSIONS {
+        for by_hash in [true, false] {
+            let program = program(version);
+            let Program { told, bytecode, ref world, ref layout, .. } = program;
+            let word =
+                |object: u64, offset: u64| (&world).read_u64(object - 1 + offset).expect("there");
+            let saved = small(layout.bytecode_data);
+            let shown = |v8: &mut V8<&World>, at| {
+                leave(v8, at, TRAMPOLINE, None, stack(told, bytecode, saved)).0
+            };
+            let mut v8 = reader(&program);
+            assert!(shown(&mut v8, 0).starts_with("told "), "{version:?}");
+            let scope = word(word(told, layout.shared), layout.name);
+            // Where the scope refers to its name: behind its variables.
+            let slot = 8 + 8 * (layout.first_variable + 4);
+            let name = word(scope, slot);
+            if by_hash {
+                // Another string of this length; its hash is another, too.
+                world.set(name, 8, word(name, 8) | 77);
+                world.set(name, 16, u64::from_le_bytes(*b"othe\0\0\0\0"));
+            } else {
+                world.set(scope, slot, world.string("other"));
+            }
+            for at in [VALID_FOR, 2 * VALID_FOR] {
+                let after = shown(&mut v8, at);
+                assert!(after.starts_with("othe"), "{version:?}: {after}");
+            }
+        }
+    }
+}
+
 /// Behind a scope without a name are the scope around it, and other objects.
 #[test]
 fn a_name_behind_the_scope_is_not_the_functions() {
