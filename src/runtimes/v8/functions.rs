@@ -413,8 +413,8 @@ fn proof<M: ReadMemory>(heap: &Heap<M>, at: u64) -> Option<Proof> {
     Some((at, heap.word(at)?))
 }
 
-/// Returns name and place of a function, from its `ScopeInfo`; the name with the address of the word
-/// that refers to it. The name may be one that V8 has inferred.
+/// Returns name and place of a function, from its `ScopeInfo`; the name with the address of the
+/// word that refers to it. The name may be one that V8 has inferred.
 fn scope<M: ReadMemory>(
     heap: &Heap<M>,
     layout: &Layout,
