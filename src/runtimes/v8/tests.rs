@@ -463,7 +463,8 @@ fn moved_functions_are_followed_and_moved_code_is_read_again() {
 #[test]
 fn another_function_in_the_same_place_has_its_own_name() {
     for version in VERSIONS {
-        for by_hash in [true, false] {
+        // It is compared alone, or with all that was used in the epoch before.
+        for (by_hash, alone) in [(true, true), (true, false), (false, true), (false, false)] {
             let program = program(version);
             let Program { told, bytecode, ref world, ref layout, .. } = program;
             let word =
@@ -473,7 +474,9 @@ fn another_function_in_the_same_place_has_its_own_name() {
                 leave(v8, at, TRAMPOLINE, None, stack(told, bytecode, saved)).0
             };
             let mut v8 = reader(&program);
-            assert!(shown(&mut v8, 0).starts_with("told "), "{version:?}");
+            for at in if alone { 0..1 } else { 0..2 } {
+                assert!(shown(&mut v8, at * VALID_FOR).starts_with("told "), "{version:?}");
+            }
             let scope = word(word(told, layout.shared), layout.name);
             // Where the scope refers to its name: behind its variables.
             let slot = 8 + 8 * (layout.first_variable + 4);
@@ -485,7 +488,7 @@ fn another_function_in_the_same_place_has_its_own_name() {
             } else {
                 world.set(scope, slot, world.string("other"));
             }
-            for at in [VALID_FOR, 2 * VALID_FOR] {
+            for at in [2 * VALID_FOR, 3 * VALID_FOR] {
                 let after = shown(&mut v8, at);
                 assert!(after.starts_with("othe"), "{version:?}: {after}");
             }
