@@ -57,6 +57,7 @@ fn main() {
     seeds.machines();
     seeds.waits();
     seeds.maps_of_code();
+    seeds.source_maps();
     seeds.jars();
     seeds.profiles();
     seeds.stacks_of_others();
@@ -553,6 +554,21 @@ impl Seeds {
             "high",
             [step(0, &piece(b"7f0012345600 400000 jit\n")), high].concat(),
         );
+    }
+
+    /// Adds scripts and maps as in `fuzz_targets/source_map.rs`.
+    fn source_maps(&mut self) {
+        let map = br#"{"version":3,"sourceRoot":"../src","sources":["a.ts","b.ts"],"mappings":"AAAA,EACA;ACCA,YAAY;;ADFZ"}"#;
+        let index = [
+            &br#"{"version":3,"sections":[{"offset":{"line":1,"column":4},"map":"#[..],
+            map,
+            b"}]}",
+        ];
+        let beside = b"f();\n//# sourceMappingURL=a.js.map\n";
+        let inside = b"f();\n//# sourceMappingURL=data:application/json;base64,e30=\n";
+        self.add("source_map", "beside", [&beside[..], &[0], map].concat());
+        self.add("source_map", "inside", inside);
+        self.add("source_map", "sections", [&beside[..], &[0], &index.concat()].concat());
     }
 }
 
