@@ -11,6 +11,10 @@ use crate::clock;
 /// Minimum pause between two readings of newer facts, in multiples of the last reading's CPU time:
 /// at most 5 % of a core.
 const REST: u32 = 20;
+/// The same for the time `YOUNG` from the first answer on: the first rows are the most expensive
+/// ones, and the user waits for their names.
+const YOUNG_REST: u32 = 3;
+const YOUNG: Duration = Duration::from_secs(1);
 
 /// At most one request is with the thread, and at most one is queued: the newest.
 pub struct Projecting {
@@ -20,6 +24,8 @@ pub struct Projecting {
     waiting: Option<Request>,
     /// When newer facts may be read again without a key.
     rested: Instant,
+    /// When the first answer came.
+    first: Option<Instant>,
 }
 
 /// An answer, and the CPU time it took.
@@ -45,7 +51,13 @@ impl Projecting {
                 }
             }
         })?;
-        Ok(Projecting { requests, reading: None, waiting: None, rested: Instant::now() })
+        Ok(Projecting {
+            requests,
+            reading: None,
+            waiting: None,
+            rested: Instant::now(),
+            first: None,
+        })
     }
 
     /// Returns true while a key waits for its answer.
@@ -69,7 +81,8 @@ impl Projecting {
     /// Notes that the thread has answered.
     pub fn done(&mut self, cost: Duration, now: Instant) {
         self.reading = None;
-        self.rested = now + cost * REST;
+        let is_young = now < *self.first.get_or_insert(now) + YOUNG;
+        self.rested = now + cost * if is_young { YOUNG_REST } else { REST };
         self.go_on(now);
     }
 
@@ -138,9 +151,18 @@ mod tests {
     }
 
     #[test]
-    fn newer_facts_wait_twenty_times_the_cost_and_keys_do_not() {
+    fn newer_facts_wait_three_times_the_cost_at_first_then_twenty_times_and_keys_do_not() {
         let (mut projecting, answers) = started();
-        let now = Instant::now();
+        let begin = Instant::now();
+        projecting.done(Duration::from_millis(30), begin);
+        let now = begin + Duration::from_millis(999);
+        projecting.done(Duration::from_millis(30), now);
+        projecting.ask(request(0, false), now);
+        assert_eq!(projecting.due_in(now), Some(Duration::from_millis(90)));
+        projecting.go_on(now + Duration::from_millis(90));
+        assert_eq!(number(&answers), 0);
+        let now = begin + Duration::from_secs(1);
+        projecting.done(Duration::ZERO, now);
         projecting.ask(request(1, false), now);
         assert_eq!(number(&answers), 1);
         projecting.done(Duration::from_millis(30), now);

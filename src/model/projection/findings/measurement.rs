@@ -3,7 +3,7 @@
 use super::{About, Evidence, Finding, Kind};
 use crate::model::facts::snapshot::{Health, Snapshot};
 use crate::model::projection::Projection;
-use crate::model::vocabulary::frame::Ns;
+use crate::model::vocabulary::frame::{Ns, SECOND};
 
 /// Names that are still read matter while stacks with this share of the time lack some.
 const UNNAMED: f64 = 0.02;
@@ -87,7 +87,15 @@ pub(super) fn quiet(snapshot: &Snapshot, projection: &Projection) -> Option<Find
     Some(Finding::new(Kind::Nothing, text))
 }
 
+/// Time after which names that are still read may never come.
+const NAMING: Ns = 5 * SECOND;
+
 impl Evidence<'_> {
+    /// Returns whether the session has just begun.
+    pub(super) fn is_young(&self) -> bool {
+        self.snapshot.at.saturating_sub(self.snapshot.session.started) < NAMING
+    }
+
     /// Returns whether many names are still read.
     pub(super) fn is_naming(&self) -> bool {
         let (unnamed, total) = (self.projection.unnamed_ns, self.projection.total.wall_ns);

@@ -245,7 +245,7 @@ pub fn findings(
     }
     let naming = evidence.is_naming();
     let mut causes: Vec<Finding> = evidence.cpu(!naming);
-    causes.extend(evidence.waiting());
+    causes.extend(evidence.waiting(!(naming && evidence.is_young())));
     let is_told = found.iter().any(|finding| finding.kind == Kind::Stopped);
     causes.extend(evidence.were_stopped().filter(|_| !is_told));
     causes.sort_by_key(|finding| std::cmp::Reverse(finding.lost_ns));

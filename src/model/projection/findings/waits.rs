@@ -54,7 +54,8 @@ impl Evidence<'_> {
     }
 
     /// Returns what waits say. Time waited for the lock that is named is no wait in one place, too.
-    pub(super) fn waiting(&self) -> Vec<Finding> {
+    /// `named`: functions have their names, which tell whether a wait is one for work.
+    pub(super) fn waiting(&self, named: bool) -> Vec<Finding> {
         let allocator = self.allocator();
         let lock = self.longest_waited_lock();
         let claimed = lock.map_or(Vec::new(), |lock| self.projection.waits_for_only(lock));
@@ -71,7 +72,7 @@ impl Evidence<'_> {
                 || (is_lock && found.iter().any(|finding| finding.kind == Kind::Allocator))
         };
         let waits: Vec<Finding> = (self.projection.busy.waits.iter())
-            .filter(|wait| !is_told(wait))
+            .filter(|wait| named && !is_told(wait))
             .filter_map(|wait| self.common_wait(wait))
             .collect();
         found.extend(convoy);

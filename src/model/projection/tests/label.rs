@@ -364,6 +364,30 @@ fn a_hot_function_is_named_where_threads_mostly_run() {
 }
 
 #[test]
+fn waits_are_no_cause_before_their_functions_have_names() {
+    let mut world = World::new();
+    world.fact("w", "late;inner", State::Lock, 300);
+    let late = world.frames["late"];
+    let mut says = |unnamed: bool, at_ns: Ns, naming: bool| {
+        if unnamed {
+            world.interner.set_named(late, Named::unnamed(late));
+        }
+        let mut snapshot = world.snapshot();
+        (snapshot.at, snapshot.health.naming) = (at_ns, naming);
+        let projection = world.project_with(&mut Projector::default(), &snapshot, &at(Level::All));
+        let found = findings(&snapshot, &projection, 10_000_000, &|_| None, Wording::WHOLE);
+        found.first().map(|finding| finding.text.clone()).unwrap_or_default()
+    };
+    let (young, old) = (3 * SECOND, 5 * SECOND);
+    let waits = says(false, young, true);
+    assert!(waits.starts_with("w waits"), "{waits}");
+    assert_eq!(says(true, young, true), "naming ...");
+    // They may never come.
+    assert_eq!(says(true, old, true), waits);
+    assert_eq!(says(true, young, false), waits);
+}
+
+#[test]
 fn names_that_are_still_read_are_told_while_rows_lack_them() {
     for (unnamed, expected) in [(1, ""), (2, "naming ..."), (90, "naming ...")] {
         let mut moment = Moment::new();
