@@ -42,10 +42,12 @@ const FORBIDDEN: [&str; 9] = [
 
 /// Options of other programs, and `--unwinder`, which only a build with the feature `libunwind`
 /// lists.
-const FOREIGN: [&str; 22] = [
+const FOREIGN: [&str; 24] = [
     "--all-targets",
     "--bench",
     "--call-graph",
+    "--cpu-prof",
+    "--cpu-prof-interval",
     "--example",
     "--features",
     "--gos",

@@ -61,7 +61,8 @@ impl Reading {
 }
 
 pub enum Target {
-    /// `ops.c`, `Ops.java` or `ops.py`, which answer a line on their input with their counters.
+    /// `ops.c`, `Ops.java`, `ops.py`, `ops.js` or `ops.go`, which answer a line on their input with
+    /// their counters.
     Ops(Running),
     Redis(Redis),
 }
@@ -72,6 +73,8 @@ impl Target {
         let tools: &[&str] = match kind {
             "java" => &["javac", "java"],
             "python" => &["python3"],
+            "node" => &["node"],
+            "go" => &["go"],
             "redis" => &["redis-server", "redis-benchmark"],
             _ => &["cc"],
         };
@@ -83,7 +86,9 @@ impl Target {
         }
         let mut command = match kind {
             "java" => java(scratch),
-            "python" => python(),
+            "python" => interpreted("python3", "slowdown/ops.py"),
+            "node" => interpreted("node", "slowdown/ops.js"),
+            "go" => go(scratch),
             _ => ops(scratch, kind),
         };
         command.args(threads.split(' '));
@@ -148,10 +153,18 @@ fn ops(scratch: &Path, kind: &str) -> Command {
     command
 }
 
-fn python() -> Command {
-    let mut command = Command::new("python3");
-    command.arg(source("slowdown/ops.py"));
+fn interpreted(by: &str, program: &str) -> Command {
+    let mut command = Command::new(by);
+    command.arg(source(program));
     command
+}
+
+fn go(scratch: &Path) -> Command {
+    let program = scratch.join("ops-go");
+    let mut build = Command::new("go");
+    build.args(["build", "-o"]).arg(&program).arg(source("slowdown/ops.go"));
+    assert!(build.status().expect("go runs").success(), "go failed");
+    Command::new(program)
 }
 
 fn java(scratch: &Path) -> Command {

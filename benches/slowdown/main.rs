@@ -4,16 +4,17 @@
 //! build --release`:
 //!
 //! ```text
-//! cargo run --release --example slowdown [-- ROUNDS [busy|many|switch|java|python [WATCHER...]]]
+//! cargo run --release --example slowdown [-- ROUNDS [KIND [WATCHER...]]]
 //! cargo run --release --example slowdown -- ROUNDS redis [BACKEND...] [--program PATH]...
 //! ```
 //!
-//! `java` (needs a JDK) and `python` (needs python3) are measured only if they are named: 200
-//! threads, 8 of them busy; and a thread of Python code beside 20 that wait, also watched by py-spy
-//! if it is in the PATH. A profiler is chosen by a part of its name, as in the table: `"bpf 100
-//! Hz"`. `redis` is a saturated machine, measured in pairs of turns, by `bpf` if no backend is
-//! named. `--program` names the sampletop that is measured, the one beside this benchmark if none
-//! is; several are measured in turn.
+//! KIND is `busy`, `many` or `switch`, or one that is measured only if it is named and needs tools:
+//! `java`, 200 threads, 8 of them busy; `python`, a thread of Python code beside 20 that wait, also
+//! watched by py-spy if it is in the PATH; `node`, JavaScript beside 4 workers that wait; `go`, a
+//! goroutine beside 1,000 that wait. A profiler is chosen by a part of its name, as in the table:
+//! `"bpf 100 Hz"`. `redis` is a saturated machine, measured in pairs of turns, by `bpf` if no
+//! backend is named. `--program` names the sampletop that is measured, the one beside this
+//! benchmark if none is; several are measured in turn.
 //!
 //! In every round each profiler has its turn of 3 s, in an order that rotates. A turn's figures are
 //! operations per CPU second of the target (the cost of each operation) and per wall second (the
@@ -175,8 +176,11 @@ fn main() {
         ("java", "200 8"),
         ("python", "tight 20"),
         ("python", "real 20"),
+        ("node", "4"),
+        ("go", "1000 1"),
     ] {
-        if only.as_ref().map_or(["java", "python"].contains(&kind), |only| only != kind) {
+        let named = ["java", "python", "node", "go"];
+        if only.as_ref().map_or(named.contains(&kind), |only| only != kind) {
             continue;
         }
         let mut watchers = watchers(kind, &arguments.programs);

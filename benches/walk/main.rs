@@ -1,20 +1,21 @@
-//! Measures what it costs to walk the stack of a Java thread. Run by hand on a quiet machine, as
-//! root; needs a JDK:
+//! Measures what it costs to walk the stack of a thread of a runtime. Run by hand on a quiet
+//! machine, as root; needs a JDK, Node or Go:
 //!
 //! ```text
-//! cargo run --release --example java_walk
+//! cargo run --release --example walk java|node|go
 //! ```
 //!
-//! The threads of tests/targets/Blocked.java wait behind calls of every kind: interpreted,
-//! compiled, inlined. Each of their stacks is copied and walked repeatedly. The first measurement
+//! Of Java the threads of tests/targets/Blocked.java wait behind calls of every kind: interpreted,
+//! compiled, inlined; stacks of some 24 frames are measured. Threads of Node and Go wait in stacks
+//! of some 40 frames. Each of these stacks is copied and walked repeatedly. The first measurement
 //! does so once every 10 ms, as at 100 Hz, where cached data has to be compared with the target's
-//! memory. The second does so in a tight loop. Prints medians (lowest .. highest) over walks of
-//! stacks of some 24 frames.
+//! memory. The second does so in a tight loop. Prints medians (lowest .. highest) over walks.
 
 #[path = "../../tests/common/running.rs"]
 mod running;
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -28,24 +29,56 @@ use sampletop::process::threads::{Doing, Tasks};
 use sampletop::runtimes::frame_and_thread_names::Names;
 use sampletop::unwinder::framehop::FramehopUnwinder;
 
-/// Frames, native ones included, of the stacks that are measured.
-const FRAMES: std::ops::RangeInclusive<usize> = 20..=28;
 const ROUNDS: usize = 300;
 
 fn main() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets/Blocked.java");
-    let classes = std::env::temp_dir().join(format!("sampletop-java-walk-{}", std::process::id()));
-    let compiled = Command::new("javac")
-        .args(["-encoding", "UTF-8", "-nowarn", "-d"])
-        .arg(&classes)
-        .arg(source)
-        .status();
-    assert!(compiled.expect("javac runs").success(), "javac failed");
-    let mut java = Command::new("java");
-    java.args(["-Xmx64m", "-cp"]).arg(&classes).args(["Blocked", "1", "200"]);
-    let program = Running::start_command(java);
-    let pid = program.pid();
+    let kind = std::env::args().nth(1).unwrap_or_else(|| "java".into());
+    let scratch = std::env::temp_dir().join(format!("sampletop-walk-{}", std::process::id()));
+    std::fs::create_dir_all(&scratch).expect("a scratch folder");
+    // With the frames, native ones included, of the stacks that are measured.
+    let (command, frames) = match kind.as_str() {
+        "java" => (java(&scratch), 20..=28),
+        "node" => (node(), 36..=52),
+        "go" => (go(&scratch), 30..=50),
+        _ => panic!("java, node or go, not {kind}"),
+    };
+    let program = Running::start_command(command);
+    measure(program.pid(), frames);
+    drop(program);
+    let _ = std::fs::remove_dir_all::<PathBuf>(scratch);
+}
 
+fn java(scratch: &Path) -> Command {
+    built("javac", &["-encoding", "UTF-8", "-nowarn", "-d"], scratch, "tests/targets/Blocked.java");
+    let mut java = Command::new("java");
+    java.args(["-Xmx64m", "-cp"]).arg(scratch).args(["Blocked", "1", "200"]);
+    java
+}
+
+fn node() -> Command {
+    let mut node = Command::new("node");
+    node.arg(source("benches/walk/blocked.js")).arg("4");
+    node
+}
+
+fn go(scratch: &Path) -> Command {
+    let program = scratch.join("blocked");
+    built("go", &["build", "-o"], &program, "benches/walk/blocked.go");
+    let mut go = Command::new(program);
+    go.arg("4");
+    go
+}
+
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+fn built(tool: &str, options: &[&str], to: &Path, name: &str) {
+    let status = Command::new(tool).args(options).arg(to).arg(source(name)).status();
+    assert!(status.unwrap_or_else(|e| panic!("{tool}: {e}")).success(), "{tool} failed");
+}
+
+fn measure(pid: u32, frames: RangeInclusive<usize>) {
     let detect = sampletop::runtimes::detect(pid, Names::default(), Files::default());
     let mut unwinder =
         FramehopUnwinder::new(Memory::new(pid), Files::default(), pid).with_runtimes(detect);
@@ -63,11 +96,11 @@ fn main() {
         out.clear();
         let whole = reader.walk(pc, sp, &mut unwinder, &mut out).end.is_none();
         *sizes.entry(out.len()).or_default() += 1;
-        if whole && FRAMES.contains(&out.len()) {
+        if whole && frames.contains(&out.len()) {
             stacks.push((pc, sp));
         }
     }
-    println!("{} of the stacks have {FRAMES:?} frames; all: {sizes:?}", stacks.len());
+    println!("{} of the stacks have {frames:?} frames; all: {sizes:?}", stacks.len());
     for (what, pause) in
         [("every 10 ms", Some(Duration::from_millis(11))), ("in a tight loop", None)]
     {
@@ -90,7 +123,6 @@ fn main() {
             took[last * 9 / 10]
         );
     }
-    let _ = std::fs::remove_dir_all::<PathBuf>(classes);
 }
 
 /// Returns the CPU time of this thread.
