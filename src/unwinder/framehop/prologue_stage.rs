@@ -26,6 +26,9 @@ const LONG: usize = 4096;
 const FIRST: usize = 4;
 /// A function whose frame is built by another one calls that within these first bytes.
 const CALL_WITHIN: usize = 48;
+/// V8's Maglev begins code with it that is entered in a loop of a running function, whose frame it
+/// takes over (on-stack replacement).
+const INT3: u8 = 0xcc;
 /// Length of `call rel32`, bytes.
 const CALL: u64 = 5;
 
@@ -55,6 +58,9 @@ fn by_entry(code: &[u8], at: usize, setup: FrameSetup) -> Stage {
         };
     }
     let Some((push, set)) = frame_made(code) else {
+        if setup == FrameSetup::Plain && code.first() == Some(&INT3) {
+            return Stage::Framed;
+        }
         return if setup == FrameSetup::Plain { Stage::Entered } else { Stage::Either };
     };
     match setup {
@@ -105,11 +111,17 @@ fn gave_up(before: &[u8]) -> bool {
     let Some(down) = down.or_else(|| near.iter().rposition(|byte| *byte == 0xc9)) else {
         return false;
     };
-    let since = &near[down..];
-    let away = |w: &[u8]| {
-        matches!(w, [0xc3, ..] | [0xc2, _, 0x00] | [0xff, 0xe0..=0xe7, _] | [0xe9, ..] | [0xeb, ..])
+    let away = |from: usize| {
+        matches!(
+            &near[from..],
+            [0xc3, ..]
+                | [0xc2, _, 0x00, ..]
+                | [0xff, 0xe0..=0xe7, ..]
+                | [0xe9, _, _, _, _, ..]
+                | [0xeb, _, ..]
+        )
     };
-    !since.windows(3).any(away)
+    !(down..near.len()).any(away)
 }
 
 /// Returns where the code pushes rbp, and the first instruction behind the one that sets it.
@@ -285,6 +297,10 @@ mod tests {
             [4, 10, 11, 16].map(at),
             [Stage::Framed, Stage::Either, Stage::Either, Stage::Framed]
         );
+        // Right behind a return: push rbp; mov rbp, rsp; mov rsp, rbp; pop rbp; ret; jmp
+        let code = [0x55, 0x48, 0x8b, 0xec, 0x48, 0x8b, 0xe5, 0x5d, 0xc3, 0xeb, 0xf9, 0x90];
+        let at = |at: u64| stage(&Code(code.to_vec()), 0x1000, 0x1000 + at, FrameSetup::Marked);
+        assert_eq!([8, 9, 11].map(at), [Stage::Entered, Stage::Framed, Stage::Framed]);
     }
 
     #[test]
@@ -304,6 +320,13 @@ mod tests {
             "no frame to be seen"
         );
         assert_eq!(stage(&Code(vec![]), 0x1000, 0x1010, FrameSetup::Marked), Stage::Either);
+        // Entered with a frame: int3; nop ...; mov rsp, rbp; pop rbp; ret
+        let mut entered = vec![0x90; 32];
+        (entered[0], entered[31]) = (0xcc, 0xc3);
+        entered[27..31].copy_from_slice(&[0x48, 0x8b, 0xe5, 0x5d]);
+        let at =
+            |offset: u64| stage(&Code(entered.clone()), 0x1000, 0x1000 + offset, FrameSetup::Plain);
+        assert_eq!([16, 30, 31].map(at), [Stage::Framed, Stage::Framed, Stage::Entered]);
         assert_eq!(
             stage(&Code(vec![0x90; 64]), 0x1010, 0x1000, FrameSetup::ByCall),
             Stage::Between

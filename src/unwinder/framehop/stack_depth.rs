@@ -73,13 +73,16 @@ pub fn follow(memory: &impl ReadMemory, start: u64, pc: u64, context: &mut Conte
         }
         if at == pc {
             flow.reached = true;
-            if there.is_some_and(|there| (there.depth, there.saved) != (state.depth, state.saved)) {
+            let (before, both) = (there.unwrap_or(state), |a: Option<i64>, b| a.filter(|_| a == b));
+            if before.saved != state.saved {
                 return Flow { reached: true, ..Flow::default() };
             }
-            let frame = there.map_or(state.frame, |there| {
-                there.frame.filter(|frame| state.frame == Some(*frame))
+            // A frame pointer is right whatever a call took from the stack.
+            there = Some(State {
+                depth: both(before.depth, state.depth),
+                saved: state.saved,
+                frame: both(before.frame, state.frame),
             });
-            there = Some(State { frame, ..state });
         }
         let Some(bytes) = code.bytes(at, context) else { continue };
         let Some(instruction) = decode(bytes) else { continue };

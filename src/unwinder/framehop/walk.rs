@@ -303,15 +303,42 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
             Stage::Framed => true,
             // The mark may also be its caller's.
             Stage::Either if self.is_marked(cursor) && called.is_some() => {
-                return Next::End(Marker::BadUnwind);
+                return self.by_flow(cursor, start, setup);
             }
             Stage::Either => self.is_marked(cursor),
-            Stage::Between => return Next::End(Marker::BadUnwind),
+            Stage::Between => return self.by_flow(cursor, start, setup),
         };
         match (framed, called) {
             (true, _) => self.by_records(cursor, true),
             (false, Some(_)) => self.leaf(cursor).map_or_else(|| self.failed(), Next::Frame),
             (false, None) => self.failed(),
+        }
+    }
+
+    /// Leaves the executing frame by all of its function's code up to there. Only for code that is
+    /// never replaced: what was followed is remembered.
+    fn by_flow(&mut self, cursor: Cursor, start: u64, setup: FrameSetup) -> Next {
+        if setup != FrameSetup::Marked {
+            return Next::End(Marker::BadUnwind);
+        }
+        let flow = self.code.flow(self.memory, start, cursor.pc);
+        if flow.framed {
+            return self.by_records(cursor, true);
+        }
+        let Some(at) = flow.depth.and_then(|depth| cursor.sp.checked_add(depth)) else {
+            return Next::End(Marker::BadUnwind);
+        };
+        let Some(pc) = self.stack.word(at) else { return self.failed() };
+        let rbp = match flow.saved {
+            Some(below) => self.stack.word(at.wrapping_sub(below)),
+            None => cursor.rbp,
+        };
+        match self.code.call_before(self.memory, pc) {
+            Some(_) => {
+                self.left.push(Left::Blind);
+                Next::Frame(Cursor::caller(pc, at + 8, rbp))
+            }
+            None => Next::End(Marker::BadUnwind),
         }
     }
 

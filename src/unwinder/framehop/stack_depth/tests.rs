@@ -169,6 +169,9 @@ fn paths_that_differ_in_rbp_only() {
     assert_eq!((end(&record), at(&record, 8).framed), ((true, Some(8), Some(8)), false));
     // push rbp; mov rbp, rsp; cmp rbp, 8; nop
     assert!(at(&[0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xfd, 8, 0x90], 8).framed);
+    // push rbp; mov rbp, rsp; je 07; push rax; (07) nop: two depths.
+    let two = [0x55, 0x48, 0x89, 0xe5, 0x74, 1, 0x50, 0x90];
+    assert_eq!((at(&two, 7).framed, at(&two, 7).depth), (true, None));
     // push rax; mov rbp, rsp; nop: no record.
     assert!(!at(&[0x50, 0x48, 0x89, 0xe5, 0x90], 4).framed);
     // push rax; jmp rax: an unbalanced stack, so this is no tail call.

@@ -1,5 +1,6 @@
 //! Walks of constructed stacks, where every byte is known; and of garbage.
 
+mod built_in_code;
 mod garbage;
 mod go;
 mod image;

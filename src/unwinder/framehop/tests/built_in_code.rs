@@ -1,0 +1,113 @@
+//! A runtime's built-in code, of which only the start is known: the innermost frame is left by its
+//! instructions.
+
+use rustc_hash::FxHashSet;
+
+use super::*;
+use crate::model::vocabulary::frame::{Ns, RawName};
+use crate::unwinder::{Detected, FrameSetup, Generated, Leave, Place};
+
+/// Function 3 is built into it.
+struct Runtime(FrameSetup);
+
+impl Generated for Runtime {
+    fn begin(&mut self, _: Ns, _: bool) {}
+
+    fn thread_names(&mut self, _: Option<&FxHashSet<u32>>) -> Vec<(u32, RawName)> {
+        Vec::new()
+    }
+
+    fn covers(&self, pc: u64) -> bool {
+        (at(3)..at(4)).contains(&pc)
+    }
+
+    fn leave(
+        &mut self,
+        place: Place,
+        _: &mut dyn FnMut(u64) -> Option<u64>,
+        out: &mut Vec<RawFrame>,
+    ) -> Leave {
+        out.push(RawFrame::marker(Marker::Other));
+        assert!(place.exact);
+        Leave::AsCode { start: at(3), setup: self.0 }
+    }
+}
+
+/// Distance from the stack pointer to the frame that rbp points at. It has a mark of the runtime.
+const RBP: u64 = 0x40;
+
+/// Walks from the last of the instructions of function 3. `words`: the top of the stack.
+fn walked(setup: FrameSetup, code: &[&[u8]], words: &[u64]) -> (Vec<String>, Walk) {
+    let mut world = world();
+    world.unwinder = world
+        .unwinder
+        .with_runtimes(Box::new(move |_| Detected::Runtime(Box::new(Runtime(setup)))));
+    let pc = at(3) + code[..code.len() - 1].concat().len() as u64;
+    world.memory.put(at(3), &[code.concat(), vec![0xcc; 32]].concat());
+    // Function 1 has called function 3, and 0 function 1.
+    let in_0 = call(&world.memory, 0, 1);
+    world.memory.put_words(SP + RBP - 8, &[0x22, SP + 0x80, call(&world.memory, 2, 3)]);
+    world.memory.put_words(SP + 0x80, &[0, in_0]);
+    let words: Vec<u64> = words
+        .iter()
+        .map(|word| match *word {
+            IN_1 => call(&world.memory, 1, 3),
+            IN_4 => call(&world.memory, 4, 6),
+            word => word,
+        })
+        .chain([7, in_0])
+        .collect();
+    world.memory.put_words(SP, &words);
+    world.walk(pc, Some(SP + RBP), 0x1000)
+}
+
+/// Return addresses in functions 1 and 4; function 4 has called another one than function 3.
+const IN_1: u64 = 1;
+const IN_4: u64 = 4;
+
+const PUSH_RBP: &[u8] = &[0x55];
+const SET_RBP: &[u8] = &[0x48, 0x89, 0xe5];
+const PUSH_MARK: &[u8] = &[0x6a, 0x22];
+const PUSH_RBX: &[u8] = &[0x53];
+const NOP: &[u8] = &[0x90];
+/// mov rsp, rbp; pop rbp
+const GIVE_UP: &[u8] = &[0x48, 0x89, 0xec, 0x5d];
+
+fn through(caller: &str) -> (Vec<String>, Walk) {
+    (["Other", caller, "0"].map(String::from).into(), WHOLE)
+}
+
+fn unknown() -> (Vec<String>, Walk) {
+    (["Other", "BadUnwind"].map(String::from).into(), ends(Marker::BadUnwind))
+}
+
+#[test]
+fn what_its_code_pushed_is_above_the_return_address() {
+    use FrameSetup::{Marked, Plain};
+    // rbx is a return address that remains of another call, and the mark is the caller's.
+    assert_eq!(walked(Marked, &[PUSH_RBX, NOP], &[IN_4, IN_1]), through("1"));
+    assert_eq!(walked(Marked, &[PUSH_RBX, PUSH_RBX, NOP], &[IN_4, IN_4, IN_1]), through("1"));
+    // There is no call before the word.
+    assert_eq!(walked(Marked, &[PUSH_RBX, NOP], &[IN_4, 7]), unknown());
+    // Before the frame is complete.
+    assert_eq!(walked(Marked, &[PUSH_RBP, SET_RBP], &[SP + RBP, IN_1]), through("1"));
+    assert_eq!(walked(Plain, &[PUSH_RBP, SET_RBP], &[SP + RBP, IN_1]), unknown());
+}
+
+#[test]
+fn behind_its_frame_the_return_address_is_on_top_again() {
+    let code = [PUSH_RBP, SET_RBP, PUSH_MARK, GIVE_UP, NOP];
+    assert_eq!(walked(FrameSetup::Marked, &code, &[IN_4]), through("4"));
+}
+
+#[test]
+fn a_frame_that_all_its_code_has_built_counts() {
+    let built = [NOP, NOP, NOP, NOP, NOP, PUSH_RBP, SET_RBP, PUSH_MARK, PUSH_RBX, NOP];
+    assert_eq!(walked(FrameSetup::Marked, &built, &[IN_4]), through("2"));
+    // je over the push of rbx: how much is on the stack is unknown, but rbp is right.
+    let either = [NOP, NOP, NOP, NOP, NOP, PUSH_RBP, SET_RBP, PUSH_MARK, &[0x74, 1], PUSH_RBX, NOP];
+    assert_eq!(walked(FrameSetup::Marked, &either, &[IN_4]), through("2"));
+    // je over all of it.
+    let some = [NOP, NOP, NOP, NOP, NOP, &[0x74, 7], PUSH_RBP, SET_RBP, PUSH_MARK, PUSH_RBX, NOP];
+    assert_eq!(walked(FrameSetup::Marked, &some, &[IN_4]), unknown());
+}
