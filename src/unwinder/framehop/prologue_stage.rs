@@ -148,14 +148,19 @@ fn sets(code: &[u8]) -> Option<usize> {
 /// Decides by the next instructions: a return, or V8's code that removes a variable number of
 /// arguments from the stack.
 fn leaving(ahead: &[u8]) -> Option<Stage> {
-    // jg over `ret imm16`
-    let returns =
-        |code: &[u8]| matches!(code, [0xc3 | 0xc2, ..] | [0xf3, 0xc3, ..] | [0x7f, 0x03, 0xc2, ..]);
+    // jg over `ret imm16`, short or long
+    let is_over = |code: &[u8]| {
+        matches!(code, [0x7f, 0x03, 0xc2, ..] | [0x0f, 0x8f, 0x03, 0x00, 0x00, 0x00, 0xc2, ..])
+    };
+    let returns = |code: &[u8]| matches!(code, [0xc3 | 0xc2, ..] | [0xf3, 0xc3, ..]);
     match ahead {
-        code if returns(code) => Some(Stage::Entered),
+        code if returns(code) || is_over(code) => Some(Stage::Entered),
         // cmp between two registers or with a byte, before that jump; a pop of the return address.
-        [0x48..=0x4f, 0x39 | 0x3b, _, 0x7f, 0x03, 0xc2, ..] => Some(Stage::Entered),
-        [0x48..=0x4f, 0x83, _, _, 0x7f, 0x03, 0xc2, ..] => Some(Stage::Entered),
+        [0x48..=0x4f, 0x39 | 0x3b, _, rest @ ..] | [0x48..=0x4f, 0x83, _, _, rest @ ..]
+            if is_over(rest) =>
+        {
+            Some(Stage::Entered)
+        }
         [0x58..=0x5f, rest @ ..] | [0x41, 0x58..=0x5f, rest @ ..] if put_back(rest) => {
             Some(Stage::Entered)
         }
@@ -301,6 +306,25 @@ mod tests {
         let code = [0x55, 0x48, 0x8b, 0xec, 0x48, 0x8b, 0xe5, 0x5d, 0xc3, 0xeb, 0xf9, 0x90];
         let at = |at: u64| stage(&Code(code.to_vec()), 0x1000, 0x1000 + at, FrameSetup::Marked);
         assert_eq!([8, 9, 11].map(at), [Stage::Entered, Stage::Framed, Stage::Framed]);
+    }
+
+    #[test]
+    fn a_jump_over_a_return_may_be_long() {
+        // push rbp; mov rbp, rsp; mov rsp, rbp; pop rbp; cmp r8, 3; jg (long); ret 24; pop r9; ...
+        let code = [
+            &[0x55, 0x48, 0x8b, 0xec, 0x48, 0x8b, 0xe5, 0x5d, 0x49, 0x83, 0xf8, 0x03][..],
+            &[0x0f, 0x8f, 0x03, 0, 0, 0, 0xc2, 0x18, 0],
+            &[0x41, 0x59, 0x4a, 0x8d, 0x24, 0xc4, 0x41, 0x51, 0xc3],
+        ]
+        .concat();
+        let at =
+            |offset: u64| stage(&Code(code.clone()), 0x1000, 0x1000 + offset, FrameSetup::Plain);
+        assert_eq!([4, 7].map(at), [Stage::Framed; 2]);
+        assert_eq!([8, 12, 18, 21, 29].map(at), [Stage::Entered; 5]);
+        assert_eq!([23, 27].map(at), [Stage::Between; 2]);
+        // cmp r8, rax
+        let code = [0x49, 0x3b, 0xc0, 0x0f, 0x8f, 0x03, 0, 0, 0, 0xc2, 0x18, 0];
+        assert_eq!(stage(&Code(code.to_vec()), 0x1000, 0x1000, FrameSetup::Plain), Stage::Entered);
     }
 
     #[test]
