@@ -100,18 +100,53 @@ pub(super) fn hottest(
     seen: &[(u32, u32)],
     least_ns: u64,
 ) -> Option<Hottest> {
-    // By row: a method has one.
+    let own_ns = own_ns(nodes);
+    let most = own_ns.iter().copied().max().filter(|most| *most >= least_ns.max(1))?;
+    let is_hot = |node: &u32| own_ns[nodes.row(*node) as usize] == most;
+    let mut of_methods = (0..nodes.len() as u32).filter(|node| is_of_method(nodes, *node));
+    let hot_row = nodes.row(of_methods.find(is_hot)?);
+    of_row(nodes, groups, seen, hot_row)
+}
+
+/// Returns the method of the user's in which, with what it calls, most of this CPU time is, and
+/// that has much of it as self time. Not the outermost one, which has nearly all of the time in any
+/// program. Of several the one with most self time.
+pub(super) fn mostly_within(
+    nodes: &Nodes,
+    groups: &[Group],
+    seen: &[(u32, u32)],
+    cpu_ns: u64,
+) -> Option<Hottest> {
+    let own_ns = own_ns(nodes);
+    // At most four.
+    let has_much = |row: &u32| cpu_ns > 0 && own_ns[*row as usize] * 4 >= cpu_ns;
+    let mut rows: Vec<u32> = (0..own_ns.len() as u32).filter(has_much).collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(own_ns[*row as usize]));
+    let is_inner = |node: u32| {
+        let above = |node: u32| Some(nodes.parent(node)).filter(|parent| *parent != NONE);
+        let mut callers = std::iter::successors(above(node), |node| above(*node));
+        callers.any(|caller| nodes.role(caller) == Role::App)
+    };
+    rows.into_iter().filter_map(|row| of_row(nodes, groups, seen, row)).find(|found| {
+        let most = found.method.total.cpu_ns * 5 >= cpu_ns * 3;
+        most && found.method.role == Role::App && is_inner(found.node)
+    })
+}
+
+/// Returns the CPU time that each method has as self time, ns, by row: a method has one.
+fn own_ns(nodes: &Nodes) -> Vec<u64> {
     let mut own_ns = vec![0; nodes.rows().max().map_or(0, |row| row as usize + 1)];
     for node in (0..nodes.len() as u32).filter(|node| nodes.has_own(*node)) {
         if is_of_method(nodes, node) {
             own_ns[nodes.row(node) as usize] += nodes.own_value(node, Metric::Cpu);
         }
     }
-    let most = own_ns.iter().copied().max().filter(|most| *most >= least_ns.max(1))?;
-    let is_hot = |node: &u32| own_ns[nodes.row(*node) as usize] == most;
-    let mut of_methods = (0..nodes.len() as u32).filter(|node| is_of_method(nodes, *node));
-    let hot_row = nodes.row(of_methods.find(is_hot)?);
-    let of_node = |node: u32| match nodes.row(node) == hot_row {
+    own_ns
+}
+
+/// Returns the method of a row.
+fn of_row(nodes: &Nodes, groups: &[Group], seen: &[(u32, u32)], row: u32) -> Option<Hottest> {
+    let of_node = |node: u32| match nodes.row(node) == row {
         true if is_of_method(nodes, node) => 0,
         _ => NONE,
     };

@@ -382,6 +382,17 @@ impl Projection {
         self.hottest.get_or_init(hottest).as_ref()
     }
 
+    /// Returns the user's method in which, with what it calls, most of the CPU time is, where none
+    /// has half of it as self time. See [`methods::mostly_within`].
+    pub fn mostly_within(&self) -> Option<Hottest> {
+        match self.hottest() {
+            Some(_) => None,
+            None => {
+                methods::mostly_within(&self.nodes, &self.groups, &self.seen, self.total.cpu_ns)
+            }
+        }
+    }
+
     /// Returns the method of each node; `None` for the name of threads.
     pub fn method_of_nodes(&self) -> Vec<Option<u32>> {
         let index = |method: &u32| (*method != columns::NONE).then_some(*method);

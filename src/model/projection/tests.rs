@@ -8,6 +8,7 @@ mod function_time;
 mod go;
 mod graph;
 mod group_now;
+mod hot_functions;
 mod inverted;
 mod kernel_locks;
 mod label;

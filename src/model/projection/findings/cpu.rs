@@ -123,7 +123,12 @@ impl Evidence<'_> {
         let of = |state: State| busy.states_ns[state as usize];
         let runs = (of(State::Run) + of(State::Rdy)) * 2 >= busy.wall_ns;
         let much = cores >= MUCH_CPU || (cores >= SOME_CPU && runs);
-        let Hottest { method: hottest, node } = much.then(|| projection.hottest())??;
+        if !much {
+            return None;
+        }
+        let Some(Hottest { method: hottest, node }) = projection.hottest() else {
+            return self.mostly_within();
+        };
         if hottest.own.cpu_hits < HITS_NEEDED || hottest.role == Role::Marker {
             return None;
         }
@@ -139,6 +144,20 @@ impl Evidence<'_> {
         }
         let node = Some(*node);
         Some(Finding { lost_ns: hottest.own.cpu_ns, node, ..Finding::new(Kind::Function, text) })
+    }
+
+    /// Says in which function most of the CPU time is, with what it calls.
+    fn mostly_within(&self) -> Option<Finding> {
+        let Hottest { method, node } = self.projection.mostly_within()?;
+        if method.own.cpu_hits < HITS_NEEDED {
+            return None;
+        }
+        let share = method.total.share(Metric::Cpu, &self.projection.total);
+        let function = self.function(method.location(Metric::Cpu));
+        let text =
+            format!("{:.0} % of the CPU time is in {function} and what it calls", share * 100.0);
+        let (lost_ns, node) = (method.total.cpu_ns, Some(node));
+        Some(Finding { lost_ns, node, ..Finding::new(Kind::Function, text) })
     }
 
     /// Says which thread runs all the time, and in what.

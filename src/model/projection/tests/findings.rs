@@ -378,21 +378,6 @@ fn the_thread_that_runs_all_the_time_is_named_with_its_function() {
 }
 
 #[test]
-fn the_hottest_function_is_the_first_of_equals_and_has_its_node() {
-    let mut world = World::new();
-    for function in ["first", "second"] {
-        let stack = format!("start;{function}");
-        world.fact("w", &stack, State::Run, 50 * MS).cpu_hits = 10;
-    }
-    let snapshot = world.snapshot();
-    let projection = world.project_with(&mut Projector::default(), &snapshot, &mine());
-    let found = findings(&snapshot, &projection, 10_000_000, &|_| None, Wording::WHOLE);
-    assert_eq!(found[0].text, "50 % of the CPU time is in first");
-    let node = found[0].node.expect("its row");
-    assert_eq!(&*projection.name(node).function, "first");
-}
-
-#[test]
 fn exceptions_are_told_with_their_function_or_alone() {
     const THROW: &str = "libc.so.6!__cxa_throw;libc.so.6!_Unwind_Find_FDE";
     let says = |all: u64, thrown: &[(&str, u64)]| {
