@@ -52,6 +52,7 @@ fn walked(setup: FrameSetup, code: &[&[u8]], words: &[u64]) -> (Vec<String>, Wal
         .iter()
         .map(|word| match *word {
             IN_1 => call(&world.memory, 1, 3),
+            IN_2 => call(&world.memory, 2, 3),
             IN_4 => call(&world.memory, 4, 6),
             word => word,
         })
@@ -61,8 +62,9 @@ fn walked(setup: FrameSetup, code: &[&[u8]], words: &[u64]) -> (Vec<String>, Wal
     world.walk(pc, Some(SP + RBP), 0x1000)
 }
 
-/// Return addresses in functions 1 and 4; function 4 has called another one than function 3.
+/// Return addresses in functions 1, 2 and 4; function 4 has called another one than function 3.
 const IN_1: u64 = 1;
+const IN_2: u64 = 2;
 const IN_4: u64 = 4;
 
 const PUSH_RBP: &[u8] = &[0x55];
@@ -92,6 +94,13 @@ fn what_its_code_pushed_is_above_the_return_address() {
     // Before the frame is complete.
     assert_eq!(walked(Marked, &[PUSH_RBP, SET_RBP], &[SP + RBP, IN_1]), through("1"));
     assert_eq!(walked(Plain, &[PUSH_RBP, SET_RBP], &[SP + RBP, IN_1]), unknown());
+}
+
+#[test]
+fn the_callers_rbp_is_where_its_code_saved_it() {
+    // push rbp; xor ebp, ebp; push rbx; nop. The caller's frame is found by rbp.
+    let code = [PUSH_RBP, &[0x31, 0xed], PUSH_RBX, NOP];
+    assert_eq!(walked(FrameSetup::Marked, &code, &[IN_4, SP + 0x80, IN_2]), through("2"));
 }
 
 #[test]
