@@ -262,8 +262,14 @@ impl<B: Bytes> Table<B> {
         u64::try_from(size).ok().filter(|size| size.is_multiple_of(8))
     }
 
+    /// Returns the name, without the calling convention that the linker of Go 1.18 adds in plugins
+    /// and in what loads them.
     pub fn name(&self, function: &Function) -> Option<Vec<u8>> {
-        self.string(self.header.names + u64::from(function.name))
+        const CONVENTIONS: [&[u8]; 2] = [b".abi0", b".abiinternal"];
+        let mut name = self.string(self.header.names + u64::from(function.name))?;
+        let stripped = CONVENTIONS.iter().find_map(|end| name.strip_suffix(*end)).map(<[u8]>::len);
+        name.truncate(stripped.filter(|length| *length > 0).unwrap_or(name.len()));
+        Some(name)
     }
 
     /// Returns source file and line of the instruction at `address`, which may be of a function

@@ -97,7 +97,7 @@ fn find(elf: &Elf, bytes: &[u8]) -> Option<(Range<usize>, u64)> {
         return Some((section.range(bytes.len()), section.address));
     }
     // Linkers other than Go's put it into a section with other data.
-    elf.section(".go.buildinfo")?;
+    [".go.buildinfo", ".note.go.buildid"].into_iter().find_map(|name| elf.section(name))?;
     let section = elf.section(".data.rel.ro")?;
     let range = section.range(bytes.len());
     let words = bytes.get(range.clone())?.chunks_exact(ALIGNMENT);

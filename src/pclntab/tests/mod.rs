@@ -242,3 +242,14 @@ fn wrappers_have_the_id_behind_a_known_one() {
     }
     assert_eq!(open(&made_up(1)).expect("a table").wrapper_id(), None);
 }
+
+#[test]
+fn calling_conventions_are_no_part_of_a_name() {
+    let bytes = made_up::named(1, 0x1000, [b"goexit.abi0", b"main.f.abiinternal", b".abi0"]);
+    let table = open(&bytes).expect("a table");
+    let names = [0x1000, 0x1040, 0x1050].map(|at| {
+        let name = table.name(&table.function(at).expect("it is there")).expect("a name");
+        String::from_utf8(name).expect("text")
+    });
+    assert_eq!(names, ["goexit", "main.f", ".abi0"]);
+}

@@ -84,8 +84,8 @@ pub struct Reader<M> {
     list: Place,
     layout: Layout,
     reasons: Vec<Arc<str>>,
-    /// The table of functions: its header, the address of the first function, its own address.
-    table: (Header, u64, u64),
+    /// The tables of functions: header, address of the first function, own address.
+    tables: Vec<(Header, u64, u64)>,
     starts: FxHashMap<u64, Option<RawName>>,
     /// Those of this round that have not been read yet, the next one last.
     left: Vec<u64>,
@@ -117,14 +117,14 @@ impl<M: ReadMemory> Reader<M> {
             return None;
         }
         let reasons = read_reasons(&program);
-        let (table, memory) = program.into_table();
+        let (tables, memory) = program.into_tables();
         Some(Reader {
             memory,
             names,
             list: place,
             layout,
             reasons,
-            table,
+            tables,
             starts: FxHashMap::default(),
             left: Vec::new(),
             listed: 0,
@@ -204,11 +204,12 @@ impl<M: ReadMemory> Reader<M> {
         if self.starts.len() >= STARTS_MAX {
             self.starts.clear();
         }
-        let (header, text, at) = self.table;
-        let (memory, names) = (&self.memory, &self.names);
+        let (memory, names, tables) = (&self.memory, &self.names, &self.tables);
         *self.starts.entry(start).or_insert_with(|| {
-            let table = Table::new(header, text, InMemory { memory, at });
-            let name = table.and_then(|table| name_of_start(memory, &table, start));
+            let name = tables.iter().find_map(|(header, text, at)| {
+                let table = Table::new(*header, *text, InMemory { memory, at: *at })?;
+                name_of_start(memory, &table, start)
+            });
             match name.as_deref() {
                 Some("runtime.main") => names.thread_name("main.main"),
                 Some(name) if name.starts_with("runtime.") => None,

@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
+use crate::elf::u64_at;
 use crate::model::facts::tables::{FrameKind, Location, Tier};
 use crate::model::vocabulary::go_functions::{is_wrapper, shown};
 use crate::model::vocabulary::role::Origin;
@@ -11,7 +12,7 @@ use crate::pclntab::modules::{MAGIC, Modules};
 use crate::pclntab::{Function, Header, MODULE_TREES, Table};
 use crate::process::maps::{Backing, Mapping, Maps};
 use crate::process::memory::ReadMemory;
-use crate::unwinder::framehop::{InMemory, Role, go_table};
+use crate::unwinder::framehop::{GoTable, InMemory, Role, go_table};
 
 /// Maximum bytes of the table; the largest known programs have about 100 MB.
 const TABLE_MAX: u64 = 256 << 20;
@@ -29,11 +30,24 @@ const CODE_MAX: u64 = 16 << 10;
 /// Index of the word in the module data with the end of code; see [`crate::pclntab::MODULE_TEXT`].
 const MODULE_CODE_END: u64 = 23;
 
+/// Maximum words of a module's data that are searched for the next module.
+const MODULE_WORDS: usize = 128;
+
 /// A Go program.
 pub struct Program<M> {
     pub memory: M,
-    /// Name of its file.
-    module: Arc<str>,
+    /// The program itself, and plugins.
+    files: Vec<GoFile>,
+    /// Writable memory of the program itself: initialised and other variables.
+    data: Vec<Mapping>,
+    functions: OnceCell<Vec<(Vec<u8>, u64)>>,
+}
+
+/// A file with Go's code.
+struct GoFile {
+    name: Arc<str>,
+    /// Address of its module data.
+    module_data: u64,
     header: Header,
     /// Address of the first function.
     text: u64,
@@ -48,9 +62,6 @@ pub struct Program<M> {
     modules: Modules,
     /// See [`Table::wrapper_id`].
     wrapper_id: Option<u8>,
-    /// Its own writable memory: initialised and other variables.
-    data: Vec<Mapping>,
-    functions: OnceCell<Vec<(Vec<u8>, u64)>>,
 }
 
 /// How a frame is left, and what is in it.
@@ -66,120 +77,73 @@ impl<M: ReadMemory> Program<M> {
     /// Finds the program that a process executes.
     pub fn find(memory: M, maps: &Maps, pid: u32) -> Option<Program<M>> {
         let is_code = |mapping: &&Mapping| mapping.executable && mapping.backing == Backing::File;
-        let (code, found) = maps
-            .iter()
-            .filter(is_code)
-            .take(FILES_MAX)
-            .find_map(|code| Some((code, go_table(&memory, maps, code, pid)?)))?;
-        let module = code.path.file_name().map(|name| name.to_string_lossy().into_owned());
-        let data: Vec<Mapping> = data_of(maps, code).cloned().collect();
-        // It may lie across mappings: a part of it can be protected later.
-        let end = maps.loaded_with(code).last().map_or(code.end, |last| last.end);
-        let size = end.checked_sub(found.at)?.min(TABLE_MAX);
-        let mut bytes = vec![0; usize::try_from(size).ok()?];
-        let count = memory.read(found.at, &mut bytes);
-        bytes.truncate(count);
-        let table = Table::new(found.header, found.text, &bytes[..])?;
-        let begin = found.at.checked_add(found.header.names())?;
-        let module_data = find_module_data(&memory, &data, found.at, begin)?;
-        let word = |index: u64| memory.read_u64(module_data.checked_add(8 * index)?);
-        let code_end = word(MODULE_CODE_END).filter(|end| *end > found.text)?;
-        let trees = MODULE_TREES.into_iter().find_map(|index| {
-            let at = word(index)?;
-            table.fits(&InMemory { memory: &memory, at }).then_some(at)
-        });
-        let modules = find_modules(&memory, &data);
-        Some(Program {
-            module: module.unwrap_or_default().into(),
-            header: found.header,
-            text: found.text,
-            at: found.at,
-            trees,
-            code_end,
-            modules,
-            wrapper_id: table.wrapper_id(),
-            data,
-            functions: OnceCell::new(),
-            bytes,
-            memory,
-        })
+        let mut code = maps.iter().filter(is_code).take(FILES_MAX);
+        let (own, found) =
+            code.find_map(|code| Some((code, go_table(&memory, maps, code, pid)?)))?;
+        let mut files = vec![GoFile::read(&memory, maps, own, found)?];
+        // Other libraries in Go have a runtime of their own.
+        let mut others: Vec<GoFile> = code
+            .filter_map(|code| {
+                GoFile::read(&memory, maps, code, go_table(&memory, maps, code, pid)?)
+            })
+            .collect();
+        while let Some(last) = files.last() {
+            let next = last.linked(&memory);
+            let Some(at) = others.iter().position(|file| next.contains(&file.module_data)) else {
+                break;
+            };
+            files.push(others.swap_remove(at));
+        }
+        let data = data_of(maps, own).cloned().collect();
+        Some(Program { memory, files, data, functions: OnceCell::new() })
     }
 
-    /// Returns the header of its table, the address of the first function and that of the table;
-    /// and its memory.
-    pub fn into_table(self) -> ((Header, u64, u64), M) {
-        ((self.header, self.text, self.at), self.memory)
+    /// Returns of each table the header, the address of the first function and its own address; and
+    /// the program's memory.
+    pub fn into_tables(self) -> (Vec<(Header, u64, u64)>, M) {
+        let tables = self.files.iter().map(|file| (file.header, file.text, file.at));
+        (tables.collect(), self.memory)
     }
 
-    fn table(&self) -> Option<Table<&[u8]>> {
-        Table::new(self.header, self.text, &self.bytes)
+    /// Returns the file whose code an address is in.
+    fn file(&self, address: u64) -> Option<&GoFile> {
+        self.files.iter().find(|file| file.is_code(address))
     }
 
     /// Whether an address is in its code.
     pub fn is_code(&self, address: u64) -> bool {
-        (self.text..self.code_end).contains(&address)
+        self.file(address).is_some()
     }
 
     /// Whether a function begins at an address.
     pub fn is_start(&self, address: u64) -> bool {
-        let function = self.table().and_then(|table| table.function(address));
+        let function = self.file(address).and_then(|file| file.table()?.function(address));
         function.is_some_and(|function| function.start == address)
     }
 
     /// Returns the frame of the code at `pc`; `exact`: it is executing, otherwise it is a return
     /// address.
     pub fn frame(&self, pc: u64, exact: bool) -> Option<Frame> {
-        let table = self.table()?;
         let address = if exact { pc } else { pc.checked_sub(1)? };
+        let file = self.file(address)?;
+        let table = file.table()?;
         let function = table.function(address)?;
         let name = table.name(&function)?;
         let role = Role::of(&name, function.is_outermost(), function.writes_stack_pointer());
         let size = table.frame_size(&function, address);
-        Some(Frame { size, role, locations: self.locations(&table, &function, address) })
+        let locations = file.locations(&self.memory, &table, &function, address);
+        Some(Frame { size, role, locations })
     }
 
     /// Returns the functions at a return address, the innermost first.
     pub fn locations_before(&self, pc: u64) -> Vec<(Location, Origin)> {
         let found = || {
-            let (table, address) = (self.table()?, pc.checked_sub(1)?);
-            Some(self.locations(&table, &table.function(address)?, address))
+            let address = pc.checked_sub(1)?;
+            let file = self.file(address)?;
+            let table = file.table()?;
+            Some(file.locations(&self.memory, &table, &table.function(address)?, address))
         };
         found().unwrap_or_default()
-    }
-
-    fn locations(
-        &self,
-        table: &Table<&[u8]>,
-        function: &Function,
-        address: u64,
-    ) -> Vec<(Location, Origin)> {
-        let trees = self.trees.map(|at| InMemory { memory: &self.memory, at });
-        let positions = table.positions(function, address, trees.as_ref()).unwrap_or_default();
-        let text = |raw: Vec<u8>| clean_bytes(&raw, NAME_CAP);
-        let mut found: Vec<(Location, Origin)> = Vec::new();
-        for (depth, position) in positions.into_iter().enumerate() {
-            let function = shown(&text(position.name));
-            let (file, line) = position.line.map(|(file, line)| (text(file), line)).unzip();
-            let is_made = match self.wrapper_id {
-                Some(wrapper) => position.id == wrapper,
-                None => is_wrapper(&function, file.as_deref()),
-            };
-            if is_made {
-                continue;
-            }
-            let origin = self.modules.origin(&function);
-            let location = Location {
-                function: function.into(),
-                module: self.module.clone(),
-                file: file.map(Into::into),
-                line: line.filter(|line| *line > 0),
-                kind: FrameKind::Native,
-                tier: (depth > 0).then_some(Tier::Inlined),
-            };
-            found.push((location, origin));
-        }
-        found.reverse();
-        found
     }
 
     /// Returns addresses that the code of functions with this name refers to: the end of an
@@ -204,9 +168,9 @@ impl<M: ReadMemory> Program<M> {
         found
     }
 
-    /// Returns start and end of the functions with this name.
+    /// Returns start and end of the program's own functions with this name.
     fn named(&self, name: &str) -> Vec<(u64, u64)> {
-        let Some(table) = self.table() else { return Vec::new() };
+        let Some(table) = self.files.first().and_then(GoFile::table) else { return Vec::new() };
         let functions = self.functions.get_or_init(|| {
             table.functions().filter_map(|f| Some((table.name(&f)?, f.start))).collect()
         });
@@ -215,6 +179,98 @@ impl<M: ReadMemory> Program<M> {
             table.function(*start).map(|function| (function.start, function.end))
         };
         of_name.filter_map(whole).collect()
+    }
+}
+
+impl GoFile {
+    /// Reads the file whose code is mapped at `code`.
+    fn read(
+        memory: &impl ReadMemory,
+        maps: &Maps,
+        code: &Mapping,
+        found: GoTable,
+    ) -> Option<GoFile> {
+        let name = code.path.file_name().map(|name| name.to_string_lossy().into_owned());
+        let data: Vec<Mapping> = data_of(maps, code).cloned().collect();
+        // It may lie across mappings: a part of it can be protected later.
+        let end = maps.loaded_with(code).last().map_or(code.end, |last| last.end);
+        let size = end.checked_sub(found.at)?.min(TABLE_MAX);
+        let mut bytes = vec![0; usize::try_from(size).ok()?];
+        let count = memory.read(found.at, &mut bytes);
+        bytes.truncate(count);
+        let table = Table::new(found.header, found.text, &bytes[..])?;
+        let begin = found.at.checked_add(found.header.names())?;
+        let module_data = find_module_data(memory, &data, found.at, begin)?;
+        let word = |index: u64| memory.read_u64(module_data.checked_add(8 * index)?);
+        let code_end = word(MODULE_CODE_END).filter(|end| *end > found.text)?;
+        let trees = MODULE_TREES.into_iter().find_map(|index| {
+            let at = word(index)?;
+            table.fits(&InMemory { memory, at }).then_some(at)
+        });
+        Some(GoFile {
+            name: name.unwrap_or_default().into(),
+            module_data,
+            header: found.header,
+            text: found.text,
+            at: found.at,
+            trees,
+            code_end,
+            modules: find_modules(memory, &data),
+            wrapper_id: table.wrapper_id(),
+            bytes,
+        })
+    }
+
+    /// Returns the words of its module data: one of them refers to that of the next file. Which one
+    /// depends on the version.
+    fn linked(&self, memory: &impl ReadMemory) -> Vec<u64> {
+        let mut bytes = [0; 8 * MODULE_WORDS];
+        let count = memory.read(self.module_data, &mut bytes);
+        bytes[..count].chunks_exact(8).filter_map(|word| u64_at(word, 0)).collect()
+    }
+
+    fn table(&self) -> Option<Table<&[u8]>> {
+        Table::new(self.header, self.text, &self.bytes)
+    }
+
+    fn is_code(&self, address: u64) -> bool {
+        (self.text..self.code_end).contains(&address)
+    }
+
+    fn locations(
+        &self,
+        memory: &impl ReadMemory,
+        table: &Table<&[u8]>,
+        function: &Function,
+        address: u64,
+    ) -> Vec<(Location, Origin)> {
+        let trees = self.trees.map(|at| InMemory { memory, at });
+        let positions = table.positions(function, address, trees.as_ref()).unwrap_or_default();
+        let text = |raw: Vec<u8>| clean_bytes(&raw, NAME_CAP);
+        let mut found: Vec<(Location, Origin)> = Vec::new();
+        for (depth, position) in positions.into_iter().enumerate() {
+            let function = shown(&text(position.name));
+            let (file, line) = position.line.map(|(file, line)| (text(file), line)).unzip();
+            let is_made = match self.wrapper_id {
+                Some(wrapper) => position.id == wrapper,
+                None => is_wrapper(&function, file.as_deref()),
+            };
+            if is_made {
+                continue;
+            }
+            let origin = self.modules.origin(&function);
+            let location = Location {
+                function: function.into(),
+                module: self.name.clone(),
+                file: file.map(Into::into),
+                line: line.filter(|line| *line > 0),
+                kind: FrameKind::Native,
+                tier: (depth > 0).then_some(Tier::Inlined),
+            };
+            found.push((location, origin));
+        }
+        found.reverse();
+        found
     }
 }
 
@@ -281,9 +337,9 @@ pub mod tests {
     pub fn made_up<M: ReadMemory>(memory: M, table: Vec<u8>, data: u64) -> Program<M> {
         let header = Header::parse(table[..HEADER].try_into().expect("72 bytes")).expect("a head");
         let maps = format!("{data:x}-{:x} rw-p 00000000 00:00 0\n", data + 0x1000);
-        Program {
-            memory,
-            module: "shop".into(),
+        let file = GoFile {
+            name: "shop".into(),
+            module_data: 0,
             header,
             text: header.text,
             at: 0,
@@ -292,6 +348,10 @@ pub mod tests {
             code_end: header.text + 0x60,
             modules: Modules::default(),
             wrapper_id: None,
+        };
+        Program {
+            memory,
+            files: vec![file],
             data: Maps::parse(maps.as_bytes()).iter().cloned().collect(),
             functions: OnceCell::new(),
         }
