@@ -5,6 +5,8 @@
 //! `SAMPLETOP_TEST_GO` names one to take instead.
 
 mod common;
+#[path = "go/labels.rs"]
+mod labels;
 
 use std::collections::BTreeMap;
 use std::io::Write;

@@ -307,7 +307,7 @@ impl<'a> SettingsLine<'a> {
         let filters = &settings.filters;
         let hidden = &projection.hidden;
         SettingsLine {
-            group: super::grouping(settings),
+            group: settings.grouping.typed(),
             rename: settings.rename.iter().map(super::rename).collect(),
             threads: filters.threads.active().map(regex::Regex::as_str),
             skip_daemon: filters.skip_daemon,

@@ -22,7 +22,7 @@ use std::io::{self, Write};
 
 use crate::config::Format;
 use crate::model::facts::snapshot::{Snapshot, Target};
-use crate::model::projection::settings::{Grouping, Level, Rename, Settings};
+use crate::model::projection::settings::{Level, Rename, Settings};
 
 mod ascii;
 pub mod classic;
@@ -82,14 +82,6 @@ fn base(path: &str) -> &str {
 /// Returns the name of the program's own file, from its command line.
 pub fn program(target: &Target) -> &str {
     base(target.command.split(' ').next().unwrap_or(""))
-}
-
-/// Formats the grouping as `--group` accepts it.
-fn grouping(settings: &Settings) -> String {
-    match &settings.grouping {
-        Grouping::Frame(pattern) => format!("frame:{pattern}"),
-        grouping => grouping.word().to_owned(),
-    }
 }
 
 /// Formats a rule as `--rename` accepts it.

@@ -11,6 +11,7 @@ mod group_now;
 mod inverted;
 mod kernel_locks;
 mod label;
+mod labels;
 mod locks;
 mod long_waits;
 mod main_functions;

@@ -1,9 +1,11 @@
 //! Frames, threads and their names, as they pass between the side that captures and the side that
 //! shows.
 //!
-//! Any module may name these types; they name nothing outside `std`.
+//! Any module may name these types; they name nothing outside of the vocabulary.
 
 use std::fmt;
+
+use super::labels;
 
 /// Nanoseconds on CLOCK_MONOTONIC, or a span of them.
 pub type Ns = u64;
@@ -161,7 +163,7 @@ pub fn task_name(text: &str) -> Option<&str> {
 
 /// Whether the text of a marker stands for no missing frame.
 pub fn is_harmless(text: &str) -> bool {
-    text == WAITS_FOR_GIL || task_name(text).is_some()
+    text == WAITS_FOR_GIL || task_name(text).is_some() || labels::shown(text).is_some()
 }
 
 /// Why a stack ends early, or what stands where no stack could be had.
@@ -419,7 +421,7 @@ mod tests {
             assert_eq!(task_name(&task_text(name)), Some(name));
             assert!(is_harmless(&task_text(name)) && !Marker::is_text(&task_text(name)));
         }
-        assert!(is_harmless(WAITS_FOR_GIL));
+        assert!(is_harmless(WAITS_FOR_GIL) && is_harmless("[labels tenant=7]"));
         for marker in Marker::ALL {
             assert!(!is_harmless(&marker.text(None)), "{marker:?}");
         }

@@ -14,9 +14,10 @@ use crate::process::maps::Maps;
 use crate::process::memory::{Memory, ReadMemory};
 use crate::runtimes::frame_and_thread_names::Names;
 use crate::runtimes::go::goroutine_list::{GoroutineList, Layout, Place, Status, read_reasons};
+use crate::runtimes::go::labels::{LabelsLayout, RawLabels};
 use crate::runtimes::go::program::Program;
 use crate::runtimes::go::semaphores::Semaphores;
-use crate::runtimes::go::{Read, read, size, unchanged_stacks};
+use crate::runtimes::go::{Read, Unchanged, read, size, unchanged_stacks};
 use crate::unwinder::framehop::InMemory;
 
 /// Maximum goroutines that wait which are read in one round. Of more, some are chosen, always the
@@ -44,6 +45,7 @@ pub struct Parked {
     pub since: Option<Ns>,
     /// The function that it was started with.
     pub name: RawName,
+    pub labels: RawLabels,
 }
 
 #[cfg(test)]
@@ -52,7 +54,7 @@ impl Parked {
     pub fn with_number(id: u64) -> Parked {
         let state = RawState::Known(State::Wait);
         let (stack, name) = (Vec::new(), RawName::default());
-        Parked { id, pc: 1, sp: 2, stack, state, since: None, name }
+        Parked { id, pc: 1, sp: 2, stack, state, since: None, name, labels: RawLabels::None }
     }
 }
 
@@ -74,6 +76,8 @@ pub struct Batch {
     pub is_part: bool,
     /// It is the last one of a round.
     pub is_last: bool,
+    /// Where the program has labels.
+    pub labels: Option<LabelsLayout>,
 }
 
 /// Reads the goroutines of one program that wait.
@@ -166,7 +170,8 @@ impl<M: ReadMemory> Reader<M> {
         let (memory, layout) = (&self.memory, &self.layout);
         let unchanged = |of: &[(u64, Read)]| {
             let stacks = unchanged_stacks(memory, layout, &Semaphores::default(), of);
-            stacks.into_iter().map(|stack| Some(stack?.bytes)).collect::<Vec<_>>()
+            let parts = |Unchanged { bytes, labels, .. }: Unchanged| (bytes, labels);
+            stacks.into_iter().map(|stack| stack.map(parts)).collect::<Vec<_>>()
         };
         let mut stacks = unchanged(&waiting);
         // One that cannot be read spoils all.
@@ -178,25 +183,26 @@ impl<M: ReadMemory> Reader<M> {
         for ((at, one), stack) in waiting.iter().zip(stacks) {
             // A stack that is not read to its end would not be whole.
             let is_whole = one.stack_end.checked_sub(one.sp) == Some(size(one) as u64);
-            if let (Some(stack), true) = (stack, is_whole)
-                && let Some(found) = self.parked(one, stack)
+            if let (Some((stack, labels)), true) = (stack, is_whole)
+                && let Some(found) = self.parked(one, stack, labels)
             {
                 parked.insert(*at, found);
             }
         }
         let slot = |at: u64| (at, parked.remove(&at).map_or(Slot::Other, Slot::Parked));
         let (slots, is_last) = (places.into_iter().map(slot).collect(), self.left.is_empty());
-        Batch { slots, listed: self.listed, is_part: self.parts > 1, is_last }
+        let labels = self.layout.labels;
+        Batch { slots, listed: self.listed, is_part: self.parts > 1, is_last, labels }
     }
 
     /// Returns a goroutine with what it waits for; `None`: the runtime started it for itself.
-    fn parked(&mut self, one: &Read, stack: Vec<u8>) -> Option<Parked> {
+    fn parked(&mut self, one: &Read, stack: Vec<u8>, labels: RawLabels) -> Option<Parked> {
         let Status::Waiting(reason) = one.status else { return None };
         let name = self.start_name(one.start)?;
         let reason = self.reasons.get(usize::from(reason)).map_or("", |reason| &**reason);
         let since = Some(one.since).filter(|since| *since > 0);
         let Read { number: id, pc, sp, .. } = *one;
-        Some(Parked { id, pc, sp, stack, state: state_of(reason), since, name })
+        Some(Parked { id, pc, sp, stack, state: state_of(reason), since, name, labels })
     }
 
     /// Returns the name of a goroutine's first function; `None`: it is one of the runtime's own.

@@ -32,6 +32,7 @@ use crate::model::vocabulary::frame::{
 };
 use crate::model::vocabulary::go_functions;
 use crate::model::vocabulary::goroutine_states::is_of_go;
+use crate::model::vocabulary::labels;
 use crate::model::vocabulary::role::Origin;
 use crate::model::vocabulary::thread_name_rules::{UNNAMED, by_rules};
 use crate::model::vocabulary::wakeup::{Pair, Waker, Wakeups};
@@ -196,6 +197,17 @@ impl Redactor {
         }
     }
 
+    /// Returns the replacement of the text of a frame that carries labels. Values may be any text
+    /// of a user's, so not even their punctuation is kept.
+    pub fn labels(&self, text: &str) -> String {
+        let replaced = |(key, value): (String, String)| match &*value {
+            labels::OTHER => (self.key.words(&key), value),
+            value => (self.key.words(&key), self.key.word(value)),
+        };
+        let all: Vec<(String, String)> = labels::labels(text).into_iter().map(replaced).collect();
+        if all.is_empty() { labels::text_of_others() } else { labels::text(&all) }
+    }
+
     /// Returns the replacement of the name of a type that a task awaits; CPython's own are no
     /// secret.
     pub fn awaited(&self, class: &str) -> String {
@@ -214,6 +226,7 @@ impl Redactor {
         if kind == FrameKind::Marker {
             let function = match task_name(function) {
                 Some(name) => task_text(&self.task(name)),
+                None if location.is_labels() => self.labels(function),
                 None => marker(&self.key, function),
             };
             let function = function.into();
@@ -346,6 +359,10 @@ pub fn settings(settings: &Settings) -> (Settings, bool) {
     kept.whose.clear();
     if matches!(kept.grouping, Grouping::Frame(_)) {
         kept.grouping = Grouping::Rules;
+        dropped = true;
+    }
+    if matches!(kept.grouping, Grouping::Label(Some(_))) {
+        kept.grouping = Grouping::Label(None);
         dropped = true;
     }
     (kept, dropped)

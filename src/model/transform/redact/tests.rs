@@ -192,6 +192,18 @@ fn what_every_system_has_stays_and_nothing_else_does() {
         ("[task acme-3]", format!("[task {}]", redactor.thread("acme-3"))),
         ("[task torn]", format!("[task {}]", redactor.thread("torn"))),
         ("[task (other)]", "[task (other)]".to_owned()),
+        ("[labels (other)]", "[labels (other)]".to_owned()),
+        (
+            "[labels acme.id=7, user=ann@acme.org, z=(other)]",
+            format!(
+                "[labels {}={}, {}={}, {}=(other)]",
+                KEY.words("acme.id"),
+                KEY.word("7"),
+                KEY.word("user"),
+                KEY.word("ann@acme.org"),
+                KEY.word("z")
+            ),
+        ),
     ] {
         assert_eq!(
             *redactor.location(&location(text, "", FrameKind::Marker), Origin::Unknown).function,
@@ -253,6 +265,10 @@ fn settings_that_go_by_names_are_left_out() {
         ..Settings::default()
     };
     assert!(matches!(settings(&by_frame), (Settings { grouping: Grouping::Rules, .. }, true)));
+    let by_label = Grouping::Label(Some("acme".into()));
+    let by_label = Settings { grouping: by_label, ..Settings::default() };
+    let (kept, dropped) = settings(&by_label);
+    assert!(dropped && matches!(kept.grouping, Grouping::Label(None)));
 }
 
 fn name() -> impl Strategy<Value = String> {
