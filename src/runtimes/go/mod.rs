@@ -14,7 +14,7 @@
 //! structure. The program runs meanwhile: a stack counts only if the structure and all bytes of the
 //! stack are the same when they are read a second time.
 
-mod detection;
+pub mod detection;
 mod goroutine_list;
 pub mod labels;
 pub mod parked;
@@ -51,8 +51,12 @@ const ATTEMPTS: usize = 3;
 /// Returns the goroutines of a process that no thread executes. `None`: it is no Go program, or
 /// cannot be read.
 pub fn goroutines_of(pid: u32) -> Option<Goroutines> {
-    let maps = Maps::read(pid).ok()?;
-    let program = Program::find(Memory::new(pid), &maps, pid)?;
+    goroutines_in(Memory::new(pid), &Maps::read(pid).ok()?, pid)
+}
+
+/// Returns the same of a process with this memory and these mappings.
+pub fn goroutines_in<M: ReadMemory>(memory: M, maps: &Maps, pid: u32) -> Option<Goroutines> {
+    let program = Program::find(memory, maps, pid)?;
     Some(Goroutines { pid, ..goroutines(&program)? })
 }
 

@@ -106,12 +106,16 @@ impl Reader<Memory> {
     /// Finds the goroutines of a process. `None`: it is no Go program, cannot be read, or has just
     /// begun.
     pub fn of(pid: u32, names: Names) -> Option<Reader<Memory>> {
-        let maps = Maps::read(pid).ok()?;
-        Reader::new(Program::find(Memory::new(pid), &maps, pid)?, names)
+        Reader::find(Memory::new(pid), &Maps::read(pid).ok()?, pid, names)
     }
 }
 
 impl<M: ReadMemory> Reader<M> {
+    /// Does the same for a process with this memory and these mappings.
+    pub fn find(memory: M, maps: &Maps, pid: u32, names: Names) -> Option<Reader<M>> {
+        Reader::new(Program::find(memory, maps, pid)?, names)
+    }
+
     /// Finds the goroutines of a program. `None`: there is no list, or not yet.
     pub fn new(program: Program<M>, names: Names) -> Option<Reader<M>> {
         /// Goroutines of a program that is about to start its first ones.
