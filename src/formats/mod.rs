@@ -23,6 +23,7 @@ use std::io::{self, Write};
 use crate::config::Format;
 use crate::model::facts::snapshot::{Snapshot, Target};
 use crate::model::projection::settings::{Level, Rename, Settings};
+use crate::model::vocabulary::frame::{ThreadKey, ThreadKind};
 
 mod ascii;
 pub mod classic;
@@ -73,6 +74,11 @@ const PROGRAM: &str = concat!("sampletop ", env!("CARGO_PKG_VERSION"));
 /// Stands for stacks of which the hide filter removed every frame: their time is shown, so it needs
 /// a row.
 const FRAMELESS: &str = "[every frame hidden]";
+
+/// Returns the word for what a thread is to its runtime. A goroutine that waits is on no thread.
+fn kind_word(thread: ThreadKey, kind: ThreadKind) -> &'static str {
+    if thread.is_goroutine() { "goroutine" } else { kind.word() }
+}
 
 /// Returns the last part of a path.
 fn base(path: &str) -> &str {

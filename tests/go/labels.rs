@@ -143,6 +143,10 @@ fn check_shares(go: &Path, flags: &[&str]) {
     let waited = wall.get("/wait").copied().unwrap_or(0.0) / 1000.0;
     assert!((3.0 * SECONDS * 0.4..3.0 * SECONDS * 1.1).contains(&waited), "{version}: {wall:?}");
     assert!(wall["/read"] > SECONDS * 900.0, "{version}: {wall:?}");
+    let groups = found["groups"].as_array().expect("groups");
+    let waits = groups.iter().find(|group| group["name"] == "/wait").expect("a group");
+    let kinds = waits["threads"].as_array().expect("threads").iter().map(|one| &one["kind"]);
+    assert_eq!(kinds.collect::<Vec<_>>(), ["goroutine"; 3], "{version}");
     check_dump(&program, &version);
 }
 

@@ -12,7 +12,7 @@ use crate::capture::sampler::Core;
 use crate::capture::thread_scan::count_walk;
 use crate::clock::monotonic;
 use crate::model::vocabulary::event::{Event, Observation, Seen};
-use crate::model::vocabulary::frame::{Ns, RawFrame, SECOND, ThreadKey};
+use crate::model::vocabulary::frame::{Ns, RawFrame, SECOND, SOME_GOROUTINES, ThreadKey};
 use crate::runtimes::frame_and_thread_names::Names;
 use crate::runtimes::go::parked::{Batch, Parked, Reader, Slot};
 use crate::unwinder::interpreted::{StackOwner, Taken, place_task};
@@ -22,8 +22,6 @@ use crate::unwinder::{Registers, StackBytes, Unwinder, Walk};
 const ROUND: Ns = 5 * SECOND;
 /// Goroutines that are read in a second at least, where there are any.
 const RATE: u64 = 100;
-/// What is said where there are too many to read all.
-const MANY: &str = "of its many goroutines only some are read";
 /// Maximum goroutines that are read at a time.
 const BATCH: usize = 1_000;
 /// Time after which it is tried again to find the goroutines of a process, ns: a program that has
@@ -219,7 +217,7 @@ impl Core {
                     process.labels.layout = batch.labels;
                 }
                 if batch.is_part {
-                    self.walkers.names.unseen(pid, MANY);
+                    self.walkers.names.unseen(pid, SOME_GOROUTINES);
                 }
                 let (waiting, ended) = goroutines.follow_all(pid, batch);
                 let end = |thread| Event::ThreadEnded { at: now, thread, counters: None };

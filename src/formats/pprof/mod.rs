@@ -3,12 +3,13 @@
 //! A sample is the time of one thread with one stack in one state, waiting for one thing:
 //! `samples` (hits), `cpu` and `wall` in ns. Where the metric is `off`, it is included too (wall
 //! minus cpu, so it may be below 0). Labels give the thread, group and state. Label `kind` marks
-//! threads that are daemons or the runtime's own; `idle` marks time spent waiting for work. Of a
-//! wait, `blocker` says for what kind of lock or the like and of which class, `blocker_address` for
-//! which one, and `held_by` which thread held it. Idle time is always included; `-tagignore=idle`
-//! excludes it. Labels of a program of Go (`runtime/pprof.Do`) are labels of its samples too, as in
-//! the profiles of Go; one with a key of ours is called `label_KEY`. Code has no addresses in
-//! memory; functions are named already. A file with several builds has several mappings.
+//! threads that are daemons or the runtime's own, and goroutines that wait; `idle` marks time spent
+//! waiting for work. Of a wait, `blocker` says for what kind of lock or the like and of which
+//! class, `blocker_address` for which one, and `held_by` which thread held it. Idle time is always
+//! included; `-tagignore=idle` excludes it. Labels of a program of Go (`runtime/pprof.Do`) are
+//! labels of its samples too, as in the profiles of Go; one with a key of ours is called
+//! `label_KEY`. Code has no addresses in memory; functions are named already. A file with several
+//! builds has several mappings.
 
 pub mod proto;
 
@@ -232,8 +233,9 @@ fn labels(sample: &Sample, role: Option<Role>, names: &Names, tables: &mut Table
         text_label(tables, GROUP, &sample.group),
         text_label(tables, STATE, sample.state.word()),
     ];
-    if sample.kind != ThreadKind::Plain {
-        labels.push(text_label(tables, KIND, sample.kind.word()));
+    if sample.kind != ThreadKind::Plain || sample.thread.is_goroutine() {
+        let kind = super::kind_word(sample.thread, sample.kind);
+        labels.push(text_label(tables, KIND, kind));
     }
     labels.extend(role.map(|role| text_label(tables, ROLE, role.word())));
     if sample.idle {
@@ -470,5 +472,7 @@ mod tests {
         assert_eq!(found, [&plain[..], &own].concat());
         assert_eq!(labels_of(thread, ThreadKind::Plain, Some("[labels (other)]")), plain);
         assert_eq!(labels_of(thread, ThreadKind::Daemon, None)[3..], ["kind=daemon"]);
+        let goroutine = ThreadKey::goroutine(1, 2, 3);
+        assert_eq!(labels_of(goroutine, ThreadKind::Plain, None)[3..], ["kind=goroutine"]);
     }
 }

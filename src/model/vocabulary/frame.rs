@@ -277,6 +277,9 @@ impl Marker {
     }
 }
 
+/// What is noted of a program that has too many goroutines to read all.
+pub const SOME_GOROUTINES: &str = "of its many goroutines only some are read";
+
 /// A bit of the ids that stand for goroutines. No thread of the kernel has it (PID_MAX_LIMIT is
 /// 2^22). The other bits are the lowest ones of its number.
 const GOROUTINE: u32 = 1 << 31;

@@ -28,7 +28,7 @@ use crate::model::projection::{
 use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::event::Syscall;
 use crate::model::vocabulary::frame::{
-    FrameCode, Marker, RawFrame, ThreadKind, WAITS_FOR_GIL, task_name, task_text,
+    FrameCode, Marker, RawFrame, SOME_GOROUTINES, ThreadKind, WAITS_FOR_GIL, task_name, task_text,
 };
 use crate::model::vocabulary::go_functions;
 use crate::model::vocabulary::goroutine_states::is_of_go;
@@ -82,10 +82,10 @@ impl Redactor {
                 })
                 .collect(),
             wakeups: snapshot.wakeups.as_ref().map(|wakeups| self.wakeups(wakeups).into()),
-            notice: snapshot
-                .notice
-                .as_ref()
-                .map(|_| "there is a notice, which --redact leaves out".into()),
+            notice: snapshot.notice.as_ref().map(|notice| match is_of_goroutines(notice) {
+                true => notice.clone(),
+                false => "there is a notice, which --redact leaves out".into(),
+            }),
             ..snapshot.clone()
         }
     }
@@ -366,6 +366,15 @@ pub fn settings(settings: &Settings) -> (Settings, bool) {
         dropped = true;
     }
     (kept, dropped)
+}
+
+/// Whether a notice only says that not all goroutines are read, which figures depend on.
+fn is_of_goroutines(notice: &str) -> bool {
+    let mut sentences = notice.split("; ");
+    sentences.all(|sentence| {
+        let rest = sentence.strip_prefix("process ").and_then(|rest| rest.split_once(": "));
+        rest.is_some_and(|(pid, what)| pid.parse::<u32>().is_ok() && what == SOME_GOROUTINES)
+    })
 }
 
 /// Redacts a marker: `[no unwind info: libfoo.so]` has sampletop's words and a private name.

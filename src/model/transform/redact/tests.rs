@@ -395,6 +395,16 @@ fn a_snapshot_tells_nothing_of_its_program_host_or_user() {
         ..snapshot
     };
     assert_eq!(&*Redactor::new(KEY).snapshot(&own).capture, "bpf");
+    // What figures depend on is kept, if it is all that is noted.
+    let notice = |text: &str| {
+        let snapshot = Snapshot { notice: Some(text.into()), ..own.clone() };
+        Redactor::new(KEY).snapshot(&snapshot).notice.as_deref() == Some(text)
+    };
+    let some = "process 7: of its many goroutines only some are read";
+    assert!(notice(some) && notice(&format!("{some}; {some}")));
+    for other in [&*format!("{some}; process 8: secret"), &some[11..], "process secret: x"] {
+        assert!(!notice(other), "{other}");
+    }
 }
 
 /// They would name functions to who has the program.
