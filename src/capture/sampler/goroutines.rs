@@ -14,7 +14,7 @@ use crate::clock::monotonic;
 use crate::model::vocabulary::event::{Event, Observation, Seen};
 use crate::model::vocabulary::frame::{Ns, RawFrame, SECOND, SOME_GOROUTINES, ThreadKey};
 use crate::runtimes::frame_and_thread_names::Names;
-use crate::runtimes::go::parked::{Batch, Parked, Reader, Slot};
+use crate::runtimes::go::parked::{Batch, Parked, Reader, Slot, frame_of_send};
 use crate::unwinder::interpreted::{StackOwner, Taken, place_task};
 use crate::unwinder::{Registers, StackBytes, Unwinder, Walk};
 
@@ -233,7 +233,10 @@ impl Core {
     fn observe_parked(&mut self, index: usize, thread: ThreadKey, parked: &Parked, at: Ns) {
         let process = &mut self.processes[index];
         let labels = process.labels.frames.frame(&parked.labels);
-        let (stack, walk) = walk_parked(process.unwinder.as_mut(), parked, labels, at);
+        let (mut stack, walk) = walk_parked(process.unwinder.as_mut(), parked, labels, at);
+        if parked.sends {
+            stack.insert(0, frame_of_send(&self.walkers.names));
+        }
         count_walk(&walk, &mut self.losses);
         let seen = Seen::Blocked(parked.state.parked());
         self.events.push(Event::Observation(Observation {

@@ -7,6 +7,7 @@
 //! labels          labels that the program gave them
 //! parked          those that wait, read again and again
 //! semaphores      for which locks they wait
+//! selects         which of them want to send
 //! walk            the stack of one
 //! ```
 //!
@@ -19,6 +20,7 @@ mod goroutine_list;
 pub mod labels;
 pub mod parked;
 mod program;
+mod selects;
 mod semaphores;
 #[cfg(test)]
 mod tests;

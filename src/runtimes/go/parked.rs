@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::model::vocabulary::frame::{Ns, RawName};
+use crate::model::facts::tables::{FrameKind, Location};
+use crate::model::vocabulary::frame::{Ns, RawFrame, RawName, SELECT_SENDS};
 use crate::model::vocabulary::go_functions::{is_wrapper, shown};
 use crate::model::vocabulary::state::{RawState, State};
 use crate::model::vocabulary::text::{NAME_CAP, clean_bytes};
@@ -16,6 +17,7 @@ use crate::runtimes::frame_and_thread_names::Names;
 use crate::runtimes::go::goroutine_list::{GoroutineList, Layout, Place, Status, read_reasons};
 use crate::runtimes::go::labels::{LabelsLayout, RawLabels};
 use crate::runtimes::go::program::Program;
+use crate::runtimes::go::selects::Selects;
 use crate::runtimes::go::semaphores::Semaphores;
 use crate::runtimes::go::{Read, Unchanged, read, size, unchanged_stacks};
 use crate::unwinder::framehop::InMemory;
@@ -46,6 +48,8 @@ pub struct Parked {
     /// The function that it was started with.
     pub name: RawName,
     pub labels: RawLabels,
+    /// It waits in a `select`, and one of its cases sends.
+    pub sends: bool,
 }
 
 #[cfg(test)]
@@ -54,7 +58,8 @@ impl Parked {
     pub fn with_number(id: u64) -> Parked {
         let state = RawState::Known(State::Wait);
         let (stack, name) = (Vec::new(), RawName::default());
-        Parked { id, pc: 1, sp: 2, stack, state, since: None, name, labels: RawLabels::None }
+        let labels = RawLabels::None;
+        Parked { id, pc: 1, sp: 2, stack, state, since: None, name, labels, sends: false }
     }
 }
 
@@ -88,6 +93,7 @@ pub struct Reader<M> {
     list: Place,
     layout: Layout,
     reasons: Vec<Arc<str>>,
+    selects: Selects,
     /// The table of functions: its header, the address of the first function, its own address.
     table: (Header, u64, u64),
     starts: FxHashMap<u64, Option<RawName>>,
@@ -132,6 +138,7 @@ impl<M: ReadMemory> Reader<M> {
             list: place,
             layout,
             reasons,
+            selects: Selects::default(),
             table,
             starts: FxHashMap::default(),
             left: Vec::new(),
@@ -188,8 +195,9 @@ impl<M: ReadMemory> Reader<M> {
             // A stack that is not read to its end would not be whole.
             let is_whole = one.stack_end.checked_sub(one.sp) == Some(size(one) as u64);
             if let (Some((stack, labels)), true) = (stack, is_whole)
-                && let Some(found) = self.parked(one, stack, labels)
+                && let Some(mut found) = self.parked(one, stack, labels)
             {
+                found.sends = self.sends(*at, one);
                 parked.insert(*at, found);
             }
         }
@@ -206,7 +214,18 @@ impl<M: ReadMemory> Reader<M> {
         let reason = self.reasons.get(usize::from(reason)).map_or("", |reason| &**reason);
         let since = Some(one.since).filter(|since| *since > 0);
         let Read { number: id, pc, sp, .. } = *one;
-        Some(Parked { id, pc, sp, stack, state: state_of(reason), since, name, labels })
+        let state = state_of(reason);
+        Some(Parked { id, pc, sp, stack, state, since, name, labels, sends: false })
+    }
+
+    /// Returns whether a goroutine waits in a `select` of which one case sends. It is proven if it
+    /// still waits afterwards.
+    fn sends(&mut self, at: u64, one: &Read) -> bool {
+        let Status::Waiting(reason) = one.status else { return false };
+        let is_select = self.reasons.get(usize::from(reason)).is_some_and(|r| **r == *"select");
+        is_select
+            && self.selects.sends(&self.memory, at)
+            && read(&self.memory, &self.layout, &[at]) == [Some(*one)]
     }
 
     /// Returns the name of a goroutine's first function; `None`: it is one of the runtime's own.
@@ -227,6 +246,11 @@ impl<M: ReadMemory> Reader<M> {
             }
         })
     }
+}
+
+/// Returns the frame that stands for the cases of a `select` of which one sends.
+pub fn frame_of_send(names: &Names) -> RawFrame {
+    names.frame(vec![Location::named(SELECT_SENDS, FrameKind::Marker)])
 }
 
 /// Returns the name of the function at `start`, or of the one that it calls if the compiler made it

@@ -385,8 +385,8 @@ fn goroutines_that_wait_are_read_in_rounds() {
     let name = names.thread_name("main.work").expect("room");
     let (pc, sp, since) = (0x1010, STACK, Some(1_000));
     let labels = RawLabels::None;
-    let expected =
-        Parked { id: 1, pc, sp, stack, state: RawState::Known(State::Wait), since, name, labels };
+    let (state, sends) = (RawState::Known(State::Wait), false);
+    let expected = Parked { id: 1, pc, sp, stack, state, since, name, labels, sends };
     assert_eq!(batch.slots[0], (place(0), Slot::Parked(expected)));
     assert_eq!(batch.slots[1], (place(1), Slot::Other), "a thread executes it");
     assert_eq!(all.next_batch(64), batch, "the next round");

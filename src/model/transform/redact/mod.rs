@@ -28,7 +28,8 @@ use crate::model::projection::{
 use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::event::Syscall;
 use crate::model::vocabulary::frame::{
-    FrameCode, Marker, RawFrame, SOME_GOROUTINES, ThreadKind, WAITS_FOR_GIL, task_name, task_text,
+    FrameCode, Marker, RawFrame, SELECT_SENDS, SOME_GOROUTINES, ThreadKind, WAITS_FOR_GIL,
+    task_name, task_text,
 };
 use crate::model::vocabulary::go_functions;
 use crate::model::vocabulary::goroutine_states::is_of_go;
@@ -408,6 +409,7 @@ const OWN_MARKERS: &[&str] = &[
     "[lost from the file]",
     "frames on the heap",
     WAITS_FOR_GIL,
+    SELECT_SENDS,
 ];
 
 /// Returns whether the function is of Java's package `java`, to which programs cannot add classes.
