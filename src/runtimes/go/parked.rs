@@ -335,6 +335,10 @@ fn state_of(reason: &str) -> RawState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pclntab::HEADER;
+    use crate::pclntab::tests::made_up::named;
+    use crate::runtimes::go::program::tests::made_up;
+    use crate::runtimes::go::tests::{FUNCTIONS, LIST, Words, put_table, world};
 
     #[test]
     fn of_many_goroutines_some_are_chosen_and_always_the_same() {
@@ -374,6 +378,55 @@ mod tests {
         // One more or less changes nothing.
         assert_eq!([3_999, 4_000, 4_001].map(|all| parts(2, all, (1, 1))), [2; 3]);
         assert_eq!([3_000, 3_001].map(|all| parts(2, all, (1, 1))), [1, 2]);
+    }
+
+    #[test]
+    fn what_the_compiler_made_for_a_statement_has_the_name_of_what_it_calls() {
+        // Functions from 0x1000, 0x1040 and 0x1050 on.
+        let name = |functions: [&[u8]; 3], calls: &[u64]| {
+            let table = named(1, 0x1000, functions);
+            let mut code = Vec::new();
+            for target in calls {
+                code.push(0xe8);
+                let next = 0x1000 + code.len() as u64 + 4;
+                code.extend((target.wrapping_sub(next) as u32).to_le_bytes());
+            }
+            code.resize(0x40, 0x90);
+            let mut memory = Words::default();
+            for (at, bytes) in [(0, &table), (0x1000, &code)] {
+                for (nth, word) in (0u64..).zip(bytes.chunks(8)) {
+                    let mut whole = [0; 8];
+                    whole[..word.len()].copy_from_slice(word);
+                    memory.put(at + 8 * nth, &[u64::from_le_bytes(whole)]);
+                }
+            }
+            let header = Header::parse(table[..HEADER].try_into().expect("72 bytes"));
+            let header = header.expect("a header");
+            let table = Table::new(header, header.text, InMemory { memory: &memory, at: 0 });
+            name_of_start(&memory, &table.expect("a table"), 0x1000)
+        };
+        let made: [&[u8]; 3] = [b"main.main.gowrap1", b"main.work", b"runtime.newstack"];
+        assert_eq!(name(made, &[0x1050, 0x1048, 0x1040]).as_deref(), Some("main.work"));
+        // What it calls may be inlined.
+        assert_eq!(name(made, &[0x1050]).as_deref(), Some("main.main"));
+        let own: [&[u8]; 3] = [b"main.main.func1", b"main.work", b"runtime.newstack"];
+        assert_eq!(name(own, &[0x1040]).as_deref(), Some("main.main.func1"));
+    }
+
+    #[test]
+    fn a_round_in_which_twice_as_many_wait_as_are_read_ends() {
+        let mut memory = world(152);
+        put_table(&mut memory, &named(1, 0x1000, FUNCTIONS));
+        let program = made_up(memory, named(1, 0x1000, FUNCTIONS), LIST);
+        let mut reader = Reader::new(program, Names::default()).expect("a list");
+        // The first of six waits.
+        assert!(!reader.next_batch(1).is_last);
+        for (waiting, is_last) in [(2 * ROUND_MAX - 2, false), (2 * ROUND_MAX - 1, true)] {
+            let mut all = reader.list.pointers(&reader.memory).expect("a list");
+            all.reverse();
+            (reader.left, reader.waiting) = (all, waiting);
+            assert_eq!(reader.next_batch(1).is_last, is_last, "{waiting}");
+        }
     }
 
     #[test]

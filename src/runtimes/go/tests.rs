@@ -48,7 +48,7 @@ impl ReadMemory for Words {
 
 /// Functions: `main.work` from 0x1000 on, that which extends the list from 0x1040, `goexit` from
 /// 0x1050.
-const FUNCTIONS: [&[u8]; 3] = [b"main.work", b"runtime.allgadd", b"runtime.goexit"];
+pub const FUNCTIONS: [&[u8]; 3] = [b"main.work", b"runtime.allgadd", b"runtime.goexit"];
 pub const LIST: u64 = 0x9000;
 const POINTERS: u64 = 0x20000;
 const STACK: u64 = 0x40000;
@@ -71,7 +71,7 @@ fn goroutine(memory: &mut Words, number_at: u64, nth: u64, number: u64, status: 
     memory.put(stack, &[0, 0, 0, 0x1010, 0, 0, 0, 0x1051]);
 }
 
-fn world(number_at: u64) -> Words {
+pub fn world(number_at: u64) -> Words {
     let mut memory = Words::default();
     // The code of the function that extends the list: a distance at 0x1041.
     let distance = (LIST - 0x1045) as u32;
@@ -251,7 +251,7 @@ fn no_table_of_semaphores_makes_it_last() {
 }
 
 /// Puts the table of functions into memory, from where it is read, too.
-fn put_table(memory: &mut Words, table: &[u8]) {
+pub fn put_table(memory: &mut Words, table: &[u8]) {
     for (nth, word) in (0u64..).zip(table.chunks(8)) {
         let mut bytes = [0; 8];
         bytes[..word.len()].copy_from_slice(word);
