@@ -103,6 +103,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "model::facts::tasks",
             "model::vocabulary::java_launch",
             "model::vocabulary::java_packages",
+            "model::vocabulary::labels",
             "model::vocabulary::state",
         ],
     ),

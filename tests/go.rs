@@ -5,6 +5,8 @@
 //! `SAMPLETOP_TEST_GO` names one to take instead.
 
 mod common;
+#[path = "go/labels.rs"]
+mod labels;
 #[path = "go/plugins.rs"]
 mod plugins;
 
@@ -598,6 +600,16 @@ fn check_waited(go: &Path) {
     check(2.0, "main.(*worker).receive", &receive);
     check(1.0, "time.Sleep", &["runtime.goexit", "time.Sleep"]);
     check(1.0, "sync.(*WaitGroup).Wait", &["runtime.goexit", "sync.(*WaitGroup).Wait"]);
+    // Only of those that send it is said, whatever others wait at the same channel.
+    let sends = |function: &str| -> (f64, f64) {
+        let of = |stack: &&String| stack.contains(function);
+        let all = || stacks.iter().filter(|(stack, _)| of(stack));
+        let said = all().filter(|(stack, _)| stack.ends_with(";[select with a send]"));
+        (said.map(|(_, ms)| ms).sum(), all().map(|(_, ms)| ms).sum())
+    };
+    let (said, all) = sends(";main.offer");
+    assert!(said > 0.9 * all && all > 0.8 * most, "{said} {all}: {stacks:#?}");
+    assert_eq!(sends(";main.choose").0, 0.0, "{stacks:#?}");
     let hidden = stacks.keys().filter(|stack| stack.contains("runtime.gcBgMarkWorker"));
     assert_eq!(hidden.count(), 0, "the runtime's own are none of the program's");
 }

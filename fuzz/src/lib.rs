@@ -7,6 +7,7 @@ pub mod changed;
 pub mod changed_waits;
 #[path = "../../tests/symbols/elf.rs"]
 pub mod elf;
+pub mod go_program;
 #[path = "../../src/unwinder/framehop/tests/image.rs"]
 pub mod image;
 #[path = "../../src/runtimes/cpython/tests/made_up.rs"]

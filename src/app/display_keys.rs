@@ -48,7 +48,11 @@ impl AppState {
             Grouping::Name => Grouping::Thread,
             Grouping::Thread => Grouping::Process,
             Grouping::Process => Grouping::Blocker,
-            Grouping::Blocker => Grouping::None,
+            Grouping::Blocker => match self.view.projection.label_keys.is_empty() {
+                true => Grouping::None,
+                false => Grouping::Label(None),
+            },
+            Grouping::Label(key) => self.next_label(key.as_ref()),
             // Cycling through the groupings keeps the pattern of the command line.
             Grouping::None => match &self.config.settings.grouping {
                 Grouping::Frame(pattern) => Grouping::Frame(pattern.clone()),
@@ -56,9 +60,25 @@ impl AppState {
             },
             Grouping::Frame(_) => Grouping::Rules,
         };
-        self.say(format!("threads grouped by {}", self.view.settings.grouping.word()));
+        let by = match &self.view.settings.grouping {
+            Grouping::Label(Some(key)) => format!("label {key}"),
+            other => other.word().to_owned(),
+        };
+        self.say(format!("threads grouped by {by}"));
         self.view.open_again();
         self.project();
+    }
+
+    /// Returns the grouping that follows one by the value of a label, or by all of them: by the
+    /// next key, where there are several.
+    fn next_label(&self, key: Option<&Arc<str>>) -> Grouping {
+        let keys = &self.view.projection.label_keys;
+        let next = match key {
+            None if keys.len() == 1 => None,
+            None => keys.first(),
+            Some(key) => keys.iter().find(|next| *next > key),
+        };
+        next.map_or(Grouping::None, |key| Grouping::Label(Some(key.clone())))
     }
 
     pub(super) fn set_level(&mut self, level: Level) {

@@ -268,7 +268,7 @@ pub const TABLE: &[Binding] = &[
     bind(&[Char('<')], Action::SortLeft, TABLES, SHOW, "sort by the column to the left of the one with the arrow"),
     bind(&[Char('>')], Action::SortRight, TABLES, SHOW, "sort by the column to the right of it"),
     bind(&[Char('R')], Action::SortReverse, TABLES, SHOW, "reverse the order"),
-    bind(&[Char('t')], Action::NextGrouping, VIEWS, SHOW, "group threads by: rules, name, thread, process, blocker, none").hint(14, "group"),
+    bind(&[Char('t')], Action::NextGrouping, VIEWS, SHOW, "group threads by: rules, name, thread, process, blocker, label, none").hint(14, "group"),
     bind(&[Char('T')], Action::NameRules, VIEWS, SHOW, "rules for names of threads: s/REGEX/TEXT/, with the groups that they make"),
     bind(&[Char('b')], Action::NextRollUp, VIEWS, SHOW, "one row per function, line, class, package or module"),
     bind(&[Char('f')], Action::Filters, VIEWS, SHOW, "filters: interesting, focus, ignore, hide, no kernel, threads, daemons, minimum percent").hint(15, "filter"),

@@ -165,7 +165,14 @@ impl Core {
         for target in targets {
             let pid = target.pid();
             match Process::new(target, descriptors.clone(), &mut walkers) {
-                Ok(process) => processes.push(Process { before_exec: plan.own_child, ..process }),
+                Ok(mut process) => {
+                    process.before_exec = plan.own_child;
+                    // Each thread has one stack only: its labels are to be there.
+                    if plan.once {
+                        process.labels.search();
+                    }
+                    processes.push(process);
+                }
                 Err(error) => {
                     changed = changed.or(Some(error.to_string())
                         .filter(|_| !matches!(error, AttachError::EndedEarly { .. })));
@@ -232,6 +239,7 @@ impl Core {
             core_turn: 0,
         };
         core.backend_opened(first)?;
+        core.announce_runtimes();
         core.publish_status();
         Ok(core)
     }

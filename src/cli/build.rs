@@ -561,6 +561,8 @@ const KEY: &str = config::REDACT_KEY;
 const KEY_MIN: usize = 16;
 
 fn redact(typed: &Typed, surroundings: &Surroundings) -> Result<Redact, String> {
+    let group = typed.view.group.as_deref().map_or("", str::trim);
+    let by = |what: &str| group.starts_with(what);
     let by_name = [
         ("--threads", typed.view.threads.is_some()),
         ("--interesting", !typed.view.interesting.is_empty()),
@@ -571,10 +573,8 @@ fn redact(typed: &Typed, surroundings: &Surroundings) -> Result<Redact, String> 
         ("--idle-at", !typed.view.idle_at.is_empty()),
         ("--app", !typed.view.app.is_empty()),
         ("--library", !typed.view.library.is_empty()),
-        (
-            "--group frame:",
-            typed.view.group.as_deref().is_some_and(|group| group.trim().starts_with("frame:")),
-        ),
+        ("--group frame:", by("frame:")),
+        ("--group label:", by("label:")),
     ];
     if let Some((option, _)) = by_name.iter().find(|(_, given)| *given) {
         return Err(format!(

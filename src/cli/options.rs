@@ -365,7 +365,7 @@ pub struct ViewOptions {
     /// function, line, class, package, module
     #[arg(long, value_name = "WHAT")]
     pub by: Option<String>,
-    /// rules name thread process blocker none frame:RE
+    /// name thread process blocker label none frame:RE
     #[arg(long, value_name = "HOW")]
     pub group: Option<String>,
     /// Thread name rule, after the built-in ones

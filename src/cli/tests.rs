@@ -391,6 +391,7 @@ fn names_are_replaced_under_a_key() {
         "--app x",
         "--library x",
         "--group frame:x",
+        "--group label:x",
     ] {
         let message = refused(&PIPE, &format!("record -p 1 --redact {option}"));
         assert!(

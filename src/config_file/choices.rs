@@ -7,7 +7,7 @@ use toml_edit::{Array, DocumentMut, Item, Value};
 
 use super::entries::{Fault, fault};
 use crate::config::Choices;
-use crate::model::projection::settings::{Filter, Filters, Grouping, Settings, Whose};
+use crate::model::projection::settings::{Filter, Filters, Settings, Whose};
 
 /// What the view began with.
 #[derive(Clone, Debug)]
@@ -82,10 +82,6 @@ fn keys(choices: &Choices) -> Vec<(&'static str, Value)> {
     } = settings;
     let Filters { no_kernel, native, skip_daemon, gil, .. } = *filters;
     let (app, library) = corrections(whose);
-    let group = match grouping {
-        Grouping::Frame(pattern) => format!("frame:{pattern}"),
-        other => other.word().to_owned(),
-    };
     let sort = format!("{}{}", if settings.reverse { "-" } else { "" }, settings.sort.word());
     vec![
         ("interval", time(*interval)),
@@ -95,7 +91,7 @@ fn keys(choices: &Choices) -> Vec<(&'static str, Value)> {
         ("level", level.word().into()),
         ("sort", sort.into()),
         ("names", names.word().into()),
-        ("group", group.into()),
+        ("group", grouping.typed().into()),
         ("rename", rename.iter().map(|rule| rule.typed()).collect()),
         ("app", app.into_iter().collect()),
         ("library", library.into_iter().collect()),

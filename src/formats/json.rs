@@ -307,7 +307,7 @@ impl<'a> SettingsLine<'a> {
         let filters = &settings.filters;
         let hidden = &projection.hidden;
         SettingsLine {
-            group: super::grouping(settings),
+            group: settings.grouping.typed(),
             rename: settings.rename.iter().map(super::rename).collect(),
             threads: filters.threads.active().map(regex::Regex::as_str),
             skip_daemon: filters.skip_daemon,
@@ -414,7 +414,8 @@ struct ThreadLine<'a> {
     pid: u32,
     tid: u32,
     name: &'a str,
-    /// `plain`, `daemon` or, for a runtime's own thread, `internal`.
+    /// `plain`, `daemon` or, for a runtime's own thread, `internal`; `goroutine` for one of Go that
+    /// waits.
     kind: &'static str,
 }
 
@@ -424,7 +425,7 @@ impl<'a> GroupHead<'a> {
             pid: t.thread.pid,
             tid: t.thread.shown_id(),
             name: &t.name,
-            kind: t.kind.word(),
+            kind: super::kind_word(t.thread, t.kind),
         };
         GroupHead {
             name: &group.name,

@@ -22,7 +22,8 @@ use std::io::{self, Write};
 
 use crate::config::Format;
 use crate::model::facts::snapshot::{Snapshot, Target};
-use crate::model::projection::settings::{Grouping, Level, Rename, Settings};
+use crate::model::projection::settings::{Level, Rename, Settings};
+use crate::model::vocabulary::frame::{ThreadKey, ThreadKind};
 
 mod ascii;
 pub mod classic;
@@ -74,6 +75,11 @@ const PROGRAM: &str = concat!("sampletop ", env!("CARGO_PKG_VERSION"));
 /// a row.
 const FRAMELESS: &str = "[every frame hidden]";
 
+/// Returns the word for what a thread is to its runtime. A goroutine that waits is on no thread.
+fn kind_word(thread: ThreadKey, kind: ThreadKind) -> &'static str {
+    if thread.is_goroutine() { "goroutine" } else { kind.word() }
+}
+
 /// Returns the last part of a path.
 fn base(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
@@ -82,14 +88,6 @@ fn base(path: &str) -> &str {
 /// Returns the name of the program's own file, from its command line.
 pub fn program(target: &Target) -> &str {
     base(target.command.split(' ').next().unwrap_or(""))
-}
-
-/// Formats the grouping as `--group` accepts it.
-fn grouping(settings: &Settings) -> String {
-    match &settings.grouping {
-        Grouping::Frame(pattern) => format!("frame:{pattern}"),
-        grouping => grouping.word().to_owned(),
-    }
 }
 
 /// Formats a rule as `--rename` accepts it.

@@ -44,6 +44,7 @@ prop_compose! {
         grouping in prop::sample::select(vec![
             Grouping::Rules, Grouping::Name, Grouping::Thread, Grouping::Process, Grouping::None,
             Grouping::parse("frame:shop::").expect("a grouping"),
+            Grouping::Label(None), Grouping::Label(Some("tenant".into())),
         ]),
         rename in prop::sample::select(vec![vec![], vec![Rename::parse("s/(work)-/${1}s /").expect("a rule")]]),
         filters in filters(),

@@ -464,6 +464,9 @@ const GO: &str = "go!";
 const PYTHON: &str = "py!";
 
 fn location(text: &str) -> Location {
+    if text.starts_with("[labels ") {
+        return Location::named(text, FrameKind::Marker);
+    }
     if let Some(function) = text.strip_prefix(KERNEL) {
         let named = Location::named(function.trim_end(), FrameKind::Kernel);
         return Location { module: "vmlinux".into(), ..named };

@@ -50,6 +50,49 @@ fn goroutines_are_grouped_by_what_started_them() {
     assert!(live(80, 24).press("t").screen().contains("shopd"));
 }
 
+/// A service that gives labels to its work, or not.
+fn labelled(labels: [&'static str; 2]) -> Live {
+    let doing = move |tick: u64| {
+        let work = match tick % 8 {
+            0..4 => (labels[0], "go!main.(*Store).catalog:45"),
+            4..7 => (labels[1], "go!main.(*Store).one:51"),
+            _ => ("", "go!main.(*Store).one:51"),
+        };
+        Doing::Runs(format!("{}{SERVE}{}", work.0, work.1).leak())
+    };
+    let script = Script { pid: PID, name: "shopd".into(), doing: Box::new(doing) };
+    let mut live = Live::new(80, 24, AppConfig::default());
+    let snapshot = World::new(vec![script]).run(20 * SECOND).snapshot();
+    live.send(Input::Snapshot(Arc::new(snapshot)));
+    live
+}
+
+#[test]
+fn labels_are_groups_but_no_rows() {
+    let live = |keys: &str| {
+        let catalog = "[labels handler=/catalog, tenant=7];";
+        let mut live = labelled([catalog, "[labels handler=/one, tenant=8];"]);
+        live.press(keys);
+        live
+    };
+    assert_eq!(live("").screen(), labelled(["", ""]).screen());
+    let by_all = live("ttttt").screen();
+    for group in ["handler=/catalog, tenant=7", "handler=/one, tenant=8", "(no labels)"] {
+        assert!(by_all.contains(group), "{by_all}");
+    }
+    assert!(by_all.contains("threads grouped by label ") && !by_all.contains("[labels"));
+    golden("go-labels-80x24.txt", &live("tttttt").screen());
+    let by_tenant = live("ttttttt").screen();
+    assert!(by_tenant.contains("threads grouped by label tenant"), "{by_tenant}");
+    let none = live("tttttttt").screen();
+    assert!(none.contains("threads grouped by none"), "{none}");
+    // One key needs no group of its own.
+    let mut one = labelled(["[labels tenant=7];", ""]);
+    assert!(one.press("ttttt").screen().contains("threads grouped by label "));
+    assert!(one.press("t").screen().contains("threads grouped by none"));
+    assert!(labelled(["", ""]).press("ttttt").screen().contains("threads grouped by none"));
+}
+
 #[test]
 fn each_thread_counts_once_for_the_rules_of_names() {
     let screen = live(80, 24).press("T").screen();

@@ -46,6 +46,14 @@ func choose[T any](a, b chan T) (value T) {
 }
 
 //go:noinline
+func offer(a chan<- int, b <-chan int) {
+	select {
+	case a <- 1:
+	case <-b:
+	}
+}
+
+//go:noinline
 func locked(mutex sync.Locker) {
 	mutex.Lock()
 	mutex.Unlock()
@@ -82,6 +90,8 @@ func main() {
 	go func() { none <- 1 }()
 	go choose(w.jobs, make(chan int))
 	go choose(make(chan string), nil)
+	go offer(make(chan int), w.jobs)
+	go offer(full, make(chan int))
 	go func() { select {} }()
 	go locked(&w.mutex)
 	go locked(&w.both)

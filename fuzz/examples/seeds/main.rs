@@ -54,6 +54,12 @@ fn main() {
         let input = [&steps[..], &table].concat();
         seeds.add("cpython", &format!("python{version}"), input);
     }
+    for program in [0, 1, 2, 3, 0x80, 0x83] {
+        // Reads all, and those that wait; changes words; reads again.
+        let steps = [5, 6, 9, 8, 0, 0, 1, 9, 3, 0, 9, 3, 8, 5, 7, 6, 9, 4, 12, 50, 0, 9, 9, 9];
+        let input = [&[program][..], &steps, &[7; 8], &[5, 6, 3, 6, 9]].concat();
+        seeds.add("go", &format!("program{program}"), input);
+    }
     seeds.machines();
     seeds.waits();
     seeds.maps_of_code();

@@ -33,8 +33,12 @@ struct {
     TYPE(value, struct goroutine_stack);
 } goroutine_stacks SECTION(".maps");
 
-// Whether a process is a Go program, by its id in the initial namespace. If it is not known yet, the stack is taken: a process
-// without goroutines has none that waits.
+// What is known of a process, by its id in the initial namespace. If nothing is known yet, the stack is taken: a process without
+// goroutines has none that waits. The bits: it is a Go program; its sets of labels are lists; from LABELS_SHIFT on, where in
+// `runtime.g` the address of the set is, 0: the program has none, or it is not known.
+#define IS_GO 1
+#define LABELS_IN_LIST 2
+#define LABELS_SHIFT 8
 struct {
     NUMBER(type, MAP_HASH);
     NUMBER(max_entries, 1024);
@@ -42,9 +46,9 @@ struct {
     TYPE(value, u32);
 } go_programs SECTION(".maps");
 
-// Returns the goroutine that waits for the thread whose goroutine may be `g`; 0: `g` is none, or executes on its own stack. Each
-// pointer is verified by one that leads back.
-static __attribute__((always_inline)) u64 waiting_goroutine(u64 g)
+// Returns the goroutine that the thread executes whose goroutine may be `g`, or which waits for it; 0: `g` is none. Each pointer is
+// verified by one that leads back.
+static __attribute__((always_inline)) u64 executed_goroutine(u64 g)
 {
     u64 thread = g ? word_at(g + G_THREAD) : 0, g0, current;
 
@@ -61,17 +65,17 @@ static __attribute__((always_inline)) u64 waiting_goroutine(u64 g)
     return current;
 }
 
-// Copies the stack of the goroutine that waits for the interrupted thread, if there is one.
+// Copies the labels of the goroutine that the interrupted thread executes, and its stack if it waits for that thread.
 static __attribute__((always_inline)) void take_goroutine(u32 process)
 {
     struct task_struct *task;
     struct goroutine_stack *stack;
     struct pt_regs *regs;
-    u32 zero = 0, *is_go;
+    u32 zero = 0, *known;
     u64 goroutine, low, high, sp, left, size;
 
-    is_go = bpf_map_lookup_elem(&go_programs, &process);
-    if (is_go && !*is_go)
+    known = bpf_map_lookup_elem(&go_programs, &process);
+    if (known && !*known)
         return;
     task = bpf_get_current_task_btf();
     regs = bpf_task_pt_regs(task);
@@ -79,11 +83,13 @@ static __attribute__((always_inline)) void take_goroutine(u32 process)
     if (!regs || !stack)
         return;
     // Code of Go keeps its goroutine in r14; C may use it for something else.
-    goroutine = waiting_goroutine(word_at(task->thread.fsbase + TLS_G));
+    goroutine = executed_goroutine(word_at(task->thread.fsbase + TLS_G));
     if (!goroutine)
-        goroutine = waiting_goroutine(regs->r14);
+        goroutine = executed_goroutine(regs->r14);
     if (!goroutine)
         return;
+    if (known && *known >> LABELS_SHIFT)
+        take_labels(goroutine, *known >> LABELS_SHIFT, *known & LABELS_IN_LIST);
     low = word_at(goroutine + G_LOW);
     high = word_at(goroutine + G_HIGH);
     if (low >= high || (low <= regs->sp && regs->sp < high))

@@ -4,12 +4,12 @@
 //! ```text
 //! program.bpf.c      the programs that run in the kernel
 //! taken.bpf.h        what they take in the interrupts of samples: interpreter.bpf.h frames of
-//!                    interpreters, goroutine.bpf.h stacks of goroutines
+//!                    interpreters, goroutine.bpf.h stacks of goroutines, labels.bpf.h labels
 //! load               loads them, and accesses their maps
 //! rows               decodes what they report of a thread
 //! taken              reads what they take with samples
 //! interpreter        decodes frames of interpreters
-//! goroutine          decodes stacks of goroutines
+//! goroutine, labels  decode stacks of goroutines, and their labels
 //! scheduler_clock    distance of the scheduler's clock from ours
 //! ```
 //!
@@ -20,6 +20,7 @@
 
 mod goroutine;
 mod interpreter;
+mod labels;
 pub mod load;
 pub mod rows;
 mod scheduler_clock;

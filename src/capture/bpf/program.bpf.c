@@ -10,7 +10,8 @@
 //
 // `is_target` is the filter of perf's cpu-clock events. It drops samples of other processes before they take room in our
 // rings, and wakes user space if that has asked for it. `takes_more` is the same, and takes the frames of interpreters' threads
-// (interpreter.bpf.h) and the stacks of goroutines (goroutine.bpf.h). If a kernel refuses that one, the other remains.
+// (interpreter.bpf.h), the stacks of goroutines (goroutine.bpf.h) and their labels (labels.bpf.h). If a kernel refuses that one,
+// the other remains.
 //
 // Only x86-64. What it shares with the other program is in kernel.bpf.h.
 
@@ -182,6 +183,7 @@ struct {
 } list SECTION(".maps");
 
 #include "taken.bpf.h"
+#include "labels.bpf.h"
 #include "goroutine.bpf.h"
 #include "interpreter.bpf.h"
 

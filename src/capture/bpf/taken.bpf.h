@@ -8,6 +8,7 @@
 
 #define INTERPRETER_FRAMES 1
 #define GOROUTINE_STACK 2
+#define GOROUTINE_LABELS 3
 
 // How each record begins. User space finds the sample that it belongs to.
 struct of_sample {
@@ -17,7 +18,7 @@ struct of_sample {
     // The thread, in the initial namespace.
     u32 id;
     u32 what;
-    // Frames visited; bytes.
+    // Frames visited; bytes; labels.
     u32 count;
 };
 

@@ -1,5 +1,5 @@
 //! What the kernel takes of threads in the interrupts that sample them, beside what perf takes
-//! (taken.bpf.h): frames of interpreters, stacks of goroutines.
+//! (taken.bpf.h): frames of interpreters, stacks and labels of goroutines.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,7 +9,9 @@ use rustc_hash::FxHashMap;
 
 use crate::capture::bpf::goroutine;
 use crate::capture::bpf::interpreter::{self, LAYOUT, words};
+use crate::capture::bpf::labels;
 use crate::model::vocabulary::frame::Ns;
+use crate::runtimes::go::labels::{Form, LabelsLayout, RawLabels};
 use crate::unwinder::GoroutineStack;
 use crate::unwinder::interpreted::{InterpreterLayout, Taken};
 
@@ -23,6 +25,12 @@ const KEPT: usize = 256;
 const HEAD: usize = 24;
 const INTERPRETER_FRAMES: u32 = 1;
 const GOROUTINE_STACK: u32 = 2;
+const GOROUTINE_LABELS: u32 = 3;
+
+/// Bits of what the kernel knows of a program (goroutine.bpf.h).
+const IS_GO: u32 = 1;
+const LABELS_IN_LIST: u32 = 2;
+const LABELS_SHIFT: u32 = 8;
 
 /// Reads what is taken with samples.
 pub struct TakenWithSamples {
@@ -31,6 +39,26 @@ pub struct TakenWithSamples {
     ring: RingBuf<MapData>,
     frames: Waiting<Taken>,
     stacks: Waiting<GoroutineStack>,
+    labels: Waiting<RawLabels>,
+}
+
+/// What is known of a program of Go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GoProgram {
+    /// Where it has labels; `None`: it has none, or it is not known.
+    pub labels: Option<LabelsLayout>,
+}
+
+impl GoProgram {
+    /// Returns the word of `go_programs`; `None`: of a process that is no such program.
+    fn word(program: Option<GoProgram>) -> u32 {
+        let Some(GoProgram { labels }) = program else { return 0 };
+        let of_labels = labels.map_or(0, |LabelsLayout { offset, form }| {
+            let in_list = if form == Form::List { LABELS_IN_LIST } else { 0 };
+            u32::from(offset) << LABELS_SHIFT | in_list
+        });
+        IS_GO | of_labels
+    }
 }
 
 /// A sample of a thread that has a core.
@@ -65,6 +93,7 @@ impl TakenWithSamples {
             ring,
             frames: Waiting::new(),
             stacks: Waiting::new(),
+            labels: Waiting::new(),
         }
     }
 
@@ -88,8 +117,8 @@ impl TakenWithSamples {
 
     /// Sets whether a process is a Go program; before that its goroutines are searched. `process`:
     /// its id in the initial pid namespace.
-    pub fn set_go(&mut self, process: u32, is_go: bool) -> io::Result<()> {
-        self.go_programs.insert(process, u32::from(is_go), 0).map_err(io::Error::other)
+    pub fn set_go(&mut self, process: u32, program: Option<GoProgram>) -> io::Result<()> {
+        self.go_programs.insert(process, GoProgram::word(program), 0).map_err(io::Error::other)
     }
 
     /// Forgets what was set of a process.
@@ -116,6 +145,11 @@ impl TakenWithSamples {
                         self.stacks.add(processor, Record { at, thread, taken });
                     }
                 }
+                GOROUTINE_LABELS => {
+                    if let Some(taken) = labels::decode(count, rest) {
+                        self.labels.add(processor, Record { at, thread, taken });
+                    }
+                }
                 _ => {}
             }
         }
@@ -131,6 +165,12 @@ impl TakenWithSamples {
     /// [`TakenWithSamples::frames_of`].
     pub fn stack_of(&mut self, sample: SampleKey) -> Option<GoroutineStack> {
         self.stacks.of_sample(sample)
+    }
+
+    /// Returns the labels of the goroutine that the thread of a sample executed; the order as in
+    /// [`TakenWithSamples::frames_of`].
+    pub fn labels_of(&mut self, sample: SampleKey) -> RawLabels {
+        self.labels.of_sample(sample).unwrap_or_default()
     }
 }
 
@@ -200,11 +240,42 @@ mod tests {
             assert!(Head::decode(&bytes[..length]).is_none(), "{length}");
         }
         let source = include_str!("taken.bpf.h");
+        for (name, number) in [
+            ("INTERPRETER_FRAMES", INTERPRETER_FRAMES),
+            ("GOROUTINE_STACK", GOROUTINE_STACK),
+            ("GOROUTINE_LABELS", GOROUTINE_LABELS),
+        ] {
+            assert!(source.contains(&format!("#define {name} {number}\n")), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_kernel_is_told_where_labels_are() {
+        let word = |form| {
+            GoProgram::word(Some(GoProgram { labels: Some(LabelsLayout { offset: 352, form }) }))
+        };
+        assert_eq!([word(Form::Map), word(Form::List)], [352 << 8 | 1, 352 << 8 | 3]);
+        assert_eq!(GoProgram::word(Some(GoProgram { labels: None })), 1);
+        assert_eq!(GoProgram::word(None), 0);
+        let source = include_str!("goroutine.bpf.h");
         for (name, number) in
-            [("INTERPRETER_FRAMES", INTERPRETER_FRAMES), ("GOROUTINE_STACK", GOROUTINE_STACK)]
+            [("IS_GO", IS_GO), ("LABELS_IN_LIST", LABELS_IN_LIST), ("LABELS_SHIFT", LABELS_SHIFT)]
         {
             assert!(source.contains(&format!("#define {name} {number}\n")), "{name}");
         }
+    }
+
+    #[test]
+    fn only_the_newest_records_wait() {
+        let mut waiting = Waiting::new();
+        let at = |nth: usize| (nth as Ns + 1) * 10 * APART;
+        (0..=KEPT).for_each(|nth| waiting.add(0, Record { at: at(nth), thread: 7, taken: nth }));
+        assert_eq!(waiting.0[&0].len(), KEPT);
+        let key = |nth| SampleKey { processor: 0, at: at(nth), thread: Some(7) };
+        assert_eq!(
+            [0, 1, KEPT].map(|nth| waiting.of_sample(key(nth))),
+            [None, Some(1), Some(KEPT)]
+        );
     }
 
     #[test]

@@ -12,18 +12,16 @@ use crate::capture::sampler::Core;
 use crate::capture::thread_scan::count_walk;
 use crate::clock::monotonic;
 use crate::model::vocabulary::event::{Event, Observation, Seen};
-use crate::model::vocabulary::frame::{Ns, SECOND, ThreadKey};
+use crate::model::vocabulary::frame::{Ns, RawFrame, SECOND, SOME_GOROUTINES, ThreadKey};
 use crate::runtimes::frame_and_thread_names::Names;
-use crate::runtimes::go::parked::{Batch, Parked, Reader, Slot};
-use crate::unwinder::interpreted::{StackOwner, Taken};
-use crate::unwinder::{Registers, StackBytes};
+use crate::runtimes::go::parked::{Batch, Parked, Reader, Slot, frame_of_send};
+use crate::unwinder::interpreted::{StackOwner, Taken, place_task};
+use crate::unwinder::{Registers, StackBytes, Unwinder, Walk};
 
 /// Time in which all goroutines are read, ns; fewer than [`RATE`] times that are read more often.
 const ROUND: Ns = 5 * SECOND;
 /// Goroutines that are read in a second at least, where there are any.
 const RATE: u64 = 100;
-/// What is said where there are too many to read all.
-const MANY: &str = "of its many goroutines only some are read";
 /// Maximum goroutines that are read at a time.
 const BATCH: usize = 1_000;
 /// Time after which it is tried again to find the goroutines of a process, ns: a program that has
@@ -215,8 +213,11 @@ impl Core {
             }
             Ok(None) => {}
             Ok(Some(batch)) => {
+                if batch.labels.is_some() {
+                    process.labels.layout = batch.labels;
+                }
                 if batch.is_part {
-                    self.walkers.names.unseen(pid, MANY);
+                    self.walkers.names.unseen(pid, SOME_GOROUTINES);
                 }
                 let (waiting, ended) = goroutines.follow_all(pid, batch);
                 let end = |thread| Event::ThreadEnded { at: now, thread, counters: None };
@@ -230,13 +231,12 @@ impl Core {
     }
 
     fn observe_parked(&mut self, index: usize, thread: ThreadKey, parked: &Parked, at: Ns) {
-        let unwinder = &mut self.processes[index].unwinder;
-        unwinder.set_owner(StackOwner::default(), Taken::nothing());
-        unwinder.set_instant(at);
-        let registers = Registers { rip: parked.pc, rsp: parked.sp, ..Registers::default() };
-        let mut stack = Vec::with_capacity(32);
-        let bytes = StackBytes { base: parked.sp, bytes: &parked.stack };
-        let walk = unwinder.walk_blocked(&registers, bytes, &mut stack);
+        let process = &mut self.processes[index];
+        let labels = process.labels.frames.frame(&parked.labels);
+        let (mut stack, walk) = walk_parked(process.unwinder.as_mut(), parked, labels, at);
+        if parked.sends {
+            stack.insert(0, frame_of_send(&self.walkers.names));
+        }
         count_walk(&walk, &mut self.losses);
         let seen = Seen::Blocked(parked.state.parked());
         self.events.push(Event::Observation(Observation {
@@ -248,15 +248,79 @@ impl Core {
 
     /// Ends the goroutines of a process that executes another program.
     pub(super) fn end_goroutines(&mut self, index: usize, at: Ns) {
+        self.processes[index].labels.layout = None;
         let Some(Some(goroutines)) = self.processes[index].goroutines.take() else { return };
         let ended = |thread: ThreadKey| Event::ThreadEnded { at, thread, counters: None };
         self.events.extend(goroutines.known.into_values().map(|(key, _)| ended(key)));
     }
 }
 
+/// Walks the stack of a goroutine that waits, which was copied at `at`. `labels`: the frame that
+/// carries its labels.
+fn walk_parked(
+    unwinder: &mut dyn Unwinder,
+    parked: &Parked,
+    labels: Option<RawFrame>,
+    at: Ns,
+) -> (Vec<RawFrame>, Walk) {
+    // It is on no thread: nothing that the kernel took with one belongs to it.
+    unwinder.set_owner(StackOwner::default(), Taken::nothing());
+    unwinder.set_instant(at);
+    let registers = Registers { rip: parked.pc, rsp: parked.sp, ..Registers::default() };
+    let bytes = StackBytes { base: parked.sp, bytes: &parked.stack };
+    let mut stack = Vec::with_capacity(32);
+    let walk = unwinder.walk_blocked(&registers, bytes, &mut stack);
+    place_task(labels, walk, &mut stack);
+    (stack, walk)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::vocabulary::frame::Marker;
+
+    /// Remembers what it was told, and finds two frames, of which the last one says why it ends.
+    #[derive(Default)]
+    struct Fake(Vec<String>);
+
+    impl Unwinder for Fake {
+        fn walk(&mut self, _: &Registers, _: StackBytes<'_>, _: &mut Vec<RawFrame>) -> Walk {
+            panic!("it would not be read from memory")
+        }
+
+        fn walk_blocked(
+            &mut self,
+            registers: &Registers,
+            stack: StackBytes<'_>,
+            out: &mut Vec<RawFrame>,
+        ) -> Walk {
+            self.0.push(format!("{:x} {:x} {:?}", registers.rip, registers.rsp, stack));
+            out.extend([RawFrame::from_bits(7), RawFrame::marker(Marker::BadUnwind)]);
+            Walk { end: Some(Marker::BadUnwind), recovered: false }
+        }
+
+        fn set_owner(&mut self, owner: StackOwner, taken: Taken) {
+            assert_eq!((owner, taken), (StackOwner::default(), Taken::nothing()));
+            self.0.push("of no thread".into());
+        }
+
+        fn set_instant(&mut self, at: Ns) {
+            self.0.push(format!("at {at}"));
+        }
+    }
+
+    #[test]
+    fn a_goroutine_that_waits_is_walked_as_one_of_no_thread() {
+        let mut unwinder = Fake::default();
+        let parked = Parked { stack: vec![1, 2], ..Parked::with_number(3) };
+        let labels = RawFrame::from_bits(9);
+        let (stack, walk) = walk_parked(&mut unwinder, &parked, Some(labels), 77);
+        let end = RawFrame::marker(Marker::BadUnwind);
+        assert_eq!(stack, [RawFrame::from_bits(7), labels, end]);
+        assert_eq!(walk.end, Some(Marker::BadUnwind));
+        let told = ["of no thread", "at 77", "1 2 StackBytes { base: 2, bytes: [1, 2] }"];
+        assert_eq!(unwinder.0, told);
+    }
 
     #[test]
     fn a_goroutine_keeps_its_key_while_it_waits() {

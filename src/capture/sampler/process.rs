@@ -14,10 +14,11 @@ use crate::capture::sampler::runtime_thread_names::RuntimeThreadNames;
 use crate::capture::sampler::taken::Announced;
 use crate::capture::stack_reader::StackReader;
 use crate::capture::thread_scan::{Moved, ThreadScan};
-use crate::model::vocabulary::frame::Ns;
+use crate::model::vocabulary::frame::{Ns, RawFrame};
 use crate::process::memory::Memory;
 use crate::process::target::{AttachError, Target};
 use crate::process::threads::Descriptors;
+use crate::runtimes::go::labels::RunningLabels;
 use crate::unwinder::Unwinder;
 
 /// A process under observation.
@@ -29,6 +30,10 @@ pub struct Process {
     pub announced: Announced,
     /// Reads goroutines that wait; `None` in it: there are none to read.
     pub goroutines: Option<Option<Goroutines>>,
+    /// Labels of the goroutines that its threads execute.
+    pub labels: RunningLabels,
+    /// The frame that carries those of the sample that is walked next.
+    pub labels_of_sample: Option<RawFrame>,
     pub exec_detector: ExecDetector,
     pub names: RuntimeThreadNames,
     pub blockers: Blockers,
@@ -75,6 +80,8 @@ impl Process {
             unwinder: (walkers.walk_copied)(pid),
             announced: Announced::default(),
             goroutines: None,
+            labels: RunningLabels::new(Memory::new(pid), walkers.names.clone()),
+            labels_of_sample: None,
             exec_detector,
             names: RuntimeThreadNames::default(),
             blockers: Blockers::new(pid),

@@ -6,7 +6,7 @@ use crate::capture::sampler::Core;
 use crate::capture::thread_scan::{Moved, count_walk};
 use crate::model::vocabulary::event::{Event, Observation, Seen};
 use crate::model::vocabulary::frame::{Marker, Ns, RawFrame, RawName, ThreadKey};
-use crate::unwinder::interpreted::{StackOwner, Taken};
+use crate::unwinder::interpreted::{StackOwner, Taken, place_task};
 use crate::unwinder::{Registers, StackBytes, Walk};
 
 /// Maximum walks of the samples before a report of new code, per call. Stacks in replaced code end
@@ -113,6 +113,7 @@ impl Core {
         let bytes = StackBytes { base: registers.rsp, bytes: stack };
         self.processes[index].unwinder.set_instant(at);
         let walk = self.processes[index].unwinder.walk_running(registers, bytes, room, &mut frames);
+        place_task(self.processes[index].labels_of_sample.take(), walk, &mut frames);
         if walk.end == Some(Marker::Torn) && self.follows_cores() {
             return;
         }

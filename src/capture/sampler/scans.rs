@@ -131,6 +131,7 @@ impl Core {
         let stacks = takes_stacks.then_some(Stacks {
             reader: &mut process.stacks,
             unwinder: process.unwinder.as_mut(),
+            labels: Some(&mut process.labels),
             reports: self.backend.perf.as_mut(),
         });
         let context = ScanContext {

@@ -1,8 +1,8 @@
 //! What the kernel takes with the samples of threads, beside registers and stack: frames of
-//! interpreters, stacks of goroutines.
+//! interpreters, stacks and labels of goroutines.
 
 use crate::capture::bpf::Bpf;
-use crate::capture::bpf::taken::SampleKey;
+use crate::capture::bpf::taken::{GoProgram, SampleKey};
 use crate::capture::kernel_ring::Sample;
 use crate::capture::sampler::Core;
 use crate::unwinder::interpreted::{InterpreterLayout, StackOwner, Taken};
@@ -12,8 +12,8 @@ use crate::unwinder::interpreted::{InterpreterLayout, StackOwner, Taken};
 pub struct Announced {
     /// Where it finds frames of the process's interpreter.
     pub interpreter: Option<InterpreterLayout>,
-    /// Whether the process is a Go program.
-    pub is_go: Option<bool>,
+    /// What it knows of a program of Go; `None` in it: the process executes none.
+    pub go: Option<Option<GoProgram>>,
 }
 
 impl Core {
@@ -23,9 +23,10 @@ impl Core {
         let Some(taken) = &mut self.backend.taken else { return };
         for process in &mut self.processes {
             let layout = process.unwinder.interpreter_layout();
-            let is_go = Some(process.unwinder.is_go());
+            let is_go = process.unwinder.is_go() || process.labels.layout.is_some();
+            let go = Some(is_go.then_some(GoProgram { labels: process.labels.layout }));
             let announced = &mut process.announced;
-            if layout == announced.interpreter && is_go == announced.is_go {
+            if layout == announced.interpreter && go == announced.go {
                 continue;
             }
             let bpf = self.backend.bpf.as_ref();
@@ -36,8 +37,8 @@ impl Core {
             {
                 announced.interpreter = layout;
             }
-            if is_go != announced.is_go && taken.set_go(id, is_go == Some(true)).is_ok() {
-                announced.is_go = is_go;
+            if go != announced.go && taken.set_go(id, go.flatten()).is_ok() {
+                announced.go = go;
             }
         }
     }
@@ -46,9 +47,11 @@ impl Core {
     pub(super) fn set_owner(&mut self, index: usize, sample: &Sample<'_>) {
         let process = &mut self.processes[index];
         let owner = StackOwner { tid: sample.tid, ..StackOwner::default() };
-        let Announced { interpreter, is_go } = &process.announced;
+        let Announced { interpreter, go } = &process.announced;
+        let may_be_go = *go != Some(None);
+        process.labels_of_sample = None;
         let reader = self.backend.taken.as_mut();
-        let reader = reader.filter(|_| interpreter.is_some() || *is_go != Some(false));
+        let reader = reader.filter(|_| interpreter.is_some() || may_be_go);
         let Some(reader) = reader else {
             process.unwinder.set_owner(owner, Taken::nothing());
             return;
@@ -62,7 +65,10 @@ impl Core {
             Some(_) => reader.frames_of(key),
             None => Taken::nothing(),
         };
-        let stack = if *is_go == Some(false) { None } else { reader.stack_of(key) };
+        let stack = if may_be_go { reader.stack_of(key) } else { None };
+        if process.labels.layout.is_some() {
+            process.labels_of_sample = process.labels.frames.frame(&reader.labels_of(key));
+        }
         process.unwinder.set_owner(owner, frames);
         process.unwinder.set_goroutine_stack(stack);
     }

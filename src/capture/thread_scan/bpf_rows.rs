@@ -279,7 +279,9 @@ fn read_stack(
             return None;
         }
     }
-    if stacks.unwinder.has_read_frames() && !stayed(tasks, files, row) {
+    let has_labels =
+        stacks.place_labels((blocked.fs_base, registers), walk, &mut observation.stack);
+    if (has_labels || stacks.unwinder.has_read_frames()) && !stayed(tasks, files, row) {
         context.losses.torn += 1;
         observation.stack.clear();
         return None;

@@ -2,14 +2,18 @@
 
 use crate::capture::perf::Perf;
 use crate::capture::stack_reader::StackReader;
-use crate::model::vocabulary::frame::Ns;
+use crate::model::vocabulary::frame::{Ns, RawFrame};
+use crate::runtimes::go::labels::RunningLabels;
 use crate::unwinder::Unwinder;
-use crate::unwinder::interpreted::{StackOwner, Taken};
+use crate::unwinder::interpreted::{StackOwner, Taken, place_task};
+use crate::unwinder::{Registers, Walk};
 
 /// Reader and unwinder for the stacks of one process.
 pub struct Stacks<'a> {
     pub reader: &'a mut StackReader,
     pub unwinder: &'a mut dyn Unwinder,
+    /// Labels of the goroutines that threads execute; `None`: they are not read.
+    pub labels: Option<&'a mut RunningLabels>,
     /// Source of reports of code that the process maps.
     pub reports: Option<&'a mut Perf>,
 }
@@ -30,5 +34,22 @@ impl Stacks<'_> {
             None => self.unwinder.revalidate(false, false),
         }
         self.unwinder.set_instant(at);
+    }
+
+    /// Puts the labels of the goroutine that a thread executes into its stack, which this walk
+    /// found. They are read now, so the check that the thread has not run meanwhile belongs after
+    /// it. Returns whether there are any.
+    pub(super) fn place_labels(
+        &mut self,
+        (fs_base, registers): (u64, &Registers),
+        walk: Walk,
+        stack: &mut Vec<RawFrame>,
+    ) -> bool {
+        /// Index of r14 in [`Registers::general`].
+        const R14: usize = 12;
+        let labels = self.labels.as_deref_mut();
+        let labels = labels.and_then(|labels| labels.of_thread(fs_base, registers.general[R14]));
+        place_task(labels, walk, stack);
+        labels.is_some()
     }
 }

@@ -100,7 +100,12 @@ impl World {
         let mut unwinder = Fake { end, during: &mut || during(thread) };
         let (mut events, mut moved) = (Vec::new(), Vec::new());
         let done = scan.scan_files(&mut ScanContext {
-            stacks: Some(Stacks { reader: &mut reader, unwinder: &mut unwinder, reports: None }),
+            stacks: Some(Stacks {
+                reader: &mut reader,
+                unwinder: &mut unwinder,
+                labels: None,
+                reports: None,
+            }),
             events: &mut events,
             moved: &mut moved,
             losses,

@@ -389,6 +389,7 @@ fn settings() -> impl Strategy<Value = Settings> {
         prop::sample::select(vec!["rules", "name", "thread", "process", "blocker", "none"])
             .prop_map(|text| Grouping::parse(text).expect("a word")),
         pattern().prop_map(Grouping::Frame),
+        "[a-z:=.]{1,9}".prop_map(|key| Grouping::Label(Some(key.into()))),
     ];
     let words = (
         prop::sample::select(Metric::ALL.to_vec()),

@@ -27,14 +27,14 @@ pub fn of_processes(
                     Some(redactor) => redacted(redactor, &mut locks, goroutine),
                     None => goroutine,
                 };
-                let Goroutine { id, state, waited, lock, frames, created_by } = goroutine;
+                let Goroutine { id, state, waited, lock, labels, frames, created_by } = goroutine;
                 let with_role = |(location, origin): (Location, Origin)| -> (Location, Role) {
                     let role = role_of(settings, &location, origin);
                     (location, role)
                 };
                 let created_by = created_by.map(with_role);
                 let frames = frames.into_iter().map(with_role).collect();
-                DumpGoroutine { id, state, waited, lock, frames, created_by }
+                DumpGoroutine { id, state, waited, lock, labels, frames, created_by }
             });
             DumpGoroutines { pid, list: list.collect(), found, on_threads, unreadable }
         })
@@ -56,7 +56,8 @@ fn redacted(
     let state = redactor.goroutine_state(&goroutine.state).into();
     let next = locks.len() as u64 + 1;
     let lock = goroutine.lock.map(|lock| *locks.entry(lock).or_insert(next));
-    Goroutine { state, lock, frames, created_by, ..goroutine }
+    let labels = goroutine.labels.map(|labels| redactor.labels(&labels).into());
+    Goroutine { state, lock, labels, frames, created_by, ..goroutine }
 }
 
 #[cfg(test)]
@@ -76,6 +77,7 @@ mod tests {
             state: state.into(),
             waited: Some(5),
             lock: Some(0xc000_1000 + state.len() as u64),
+            labels: Some("[labels acme=settle, tenant=(other)]".into()),
             frames: vec![
                 (frame("net/http.(*conn).serve", "server.go"), Origin::Library),
                 (frame("acme/pay.Settle", "/src/acme/settle.go"), Origin::App),
@@ -100,6 +102,8 @@ mod tests {
         assert_eq!((&*all[0].list[0].state, all[0].list[0].waited), ("IO wait", Some(5)));
         let locks: Vec<_> = all[0].list.iter().map(|one| one.lock).collect();
         assert_eq!(locks, [Some(1), Some(2)], "addresses are numbers");
+        let labels = all[0].list[0].labels.as_deref().unwrap_or("");
+        assert!(labels.starts_with("[labels ") && labels.ends_with("=(other)]"), "{labels}");
         let plain = of_processes(vec![found(5)], &settings, None);
         let roles =
             |of: &DumpGoroutine| of.frames.iter().map(|(_, role)| *role).collect::<Vec<_>>();

@@ -293,6 +293,7 @@ mod tests {
                 state: "select".into(),
                 waited: None,
                 lock: None,
+                labels: None,
                 frames: Vec::new(),
                 created_by: None,
             };

@@ -6,7 +6,6 @@ use std::io::{self, Write};
 use super::{Report, unlike};
 use crate::formats::FRAMELESS;
 use crate::formats::ascii::fit;
-use crate::formats::grouping;
 use crate::formats::rename;
 use crate::formats::text::{Page, Row, WIDTH, head, place};
 use crate::model::projection::Totals;
@@ -138,7 +137,7 @@ fn settings(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         &format!(
             "per {per} ({unit}), metric {}, rows are {rows}, threads by {}, {range} of both",
             metric.word(),
-            grouping(report.settings)
+            report.settings.grouping.typed()
         ),
     )?;
     let idle = if report.settings.idle { "shown" } else { "hidden" };

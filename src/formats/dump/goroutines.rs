@@ -1,6 +1,7 @@
 //! Goroutines, at the end of a dump.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use crate::formats::json;
 use crate::formats::text::{Page, WIDTH, place};
 use crate::model::facts::tables::Location;
 use crate::model::vocabulary::frame::Ns;
+use crate::model::vocabulary::labels;
 use crate::model::vocabulary::role::Role;
 
 /// Maximum groups of goroutines in text, and goroutines of a group whose numbers are written.
@@ -48,6 +50,8 @@ pub struct DumpGoroutine {
     pub waited: Option<Ns>,
     /// Address of the lock for which it waits, where that is known.
     pub lock: Option<u64>,
+    /// Text of a frame: the labels that the program gave it.
+    pub labels: Option<Arc<str>>,
     /// Innermost first, with whose code each is.
     pub frames: Vec<(Location, Role)>,
     /// The function that started it.
@@ -148,10 +152,17 @@ fn write_group(
         page.line(&format!("{:>9}{text}", ""))?;
     }
     write_frames(&first.frames, page)?;
-    let Some((by, _)) = &first.created_by else { return Ok(()) };
-    let mut line = format!("{:>8}created by ", "");
-    line.push_str(&place(by, WIDTH.saturating_sub(line.len())));
-    page.line(&line)
+    if let Some((by, _)) = &first.created_by {
+        let mut line = format!("{:>8}created by ", "");
+        line.push_str(&place(by, WIDTH.saturating_sub(line.len())));
+        page.line(&line)?;
+    }
+    if let Some(labels) = first.labels.as_deref().and_then(labels::shown) {
+        let mut line = format!("{:>8}labels ", "");
+        line.push_str(&fit(labels, WIDTH.saturating_sub(line.len())));
+        page.line(&line)?;
+    }
+    Ok(())
 }
 
 /// `1, 5, 6 and 94 more`: as many of their numbers as fit into a line.
@@ -198,15 +209,17 @@ fn rounded(waited: Ns) -> (Ns, &'static str) {
     }
 }
 
-/// Groups goroutines by state, lock, frames and what started them: the largest group first, equal
-/// ones in the order of their first. Groups that wait for one lock are as one, the largest of them
-/// first.
+/// Groups goroutines by state, lock, labels, frames and what started them: the largest group first,
+/// equal ones in the order of their first. Groups that wait for one lock are as one, the largest of
+/// them first.
 fn alike(list: &[DumpGoroutine]) -> Vec<Vec<&DumpGoroutine>> {
-    type Key<'a> = (&'a str, Option<u64>, &'a [(Location, Role)], Option<&'a (Location, Role)>);
+    type What<'a> = (&'a str, Option<u64>, Option<&'a str>);
+    type Key<'a> = (What<'a>, &'a [(Location, Role)], Option<&'a (Location, Role)>);
     let mut lists: Vec<Vec<&DumpGoroutine>> = Vec::new();
     let mut by_key: FxHashMap<Key<'_>, usize> = FxHashMap::default();
     for one in list {
-        let key = (&*one.state, one.lock, &one.frames[..], one.created_by.as_ref());
+        let what = (&*one.state, one.lock, one.labels.as_deref());
+        let key = (what, &one.frames[..], one.created_by.as_ref());
         let list = *by_key.entry(key).or_insert(lists.len());
         match lists.get_mut(list) {
             Some(list) => list.push(one),
@@ -248,6 +261,8 @@ struct GoroutineLine<'a> {
     waited_ns: Option<Ns>,
     /// Address of the lock for which it waits: `0xc000012345`; `null`: of none, or not known.
     lock: Option<String>,
+    /// The labels that the program gave it; `null`: they are not told apart.
+    labels: Option<BTreeMap<String, String>>,
     /// The innermost first.
     frames: Vec<json::FrameLine<'a>>,
     created_by: Option<json::FrameLine<'a>>,
@@ -274,10 +289,17 @@ impl<'a> GoroutineLine<'a> {
             state: &goroutine.state,
             waited_ns: goroutine.waited,
             lock: goroutine.lock.map(|lock| format!("{lock:#x}")),
+            labels: labels_of(goroutine.labels.as_deref()),
             frames: goroutine.frames.iter().map(frame).collect(),
             created_by: goroutine.created_by.as_ref().map(frame),
         }
     }
+}
+
+/// Returns the labels in the text of a frame.
+fn labels_of(text: Option<&str>) -> Option<BTreeMap<String, String>> {
+    let is_other = text.and_then(labels::shown) == Some(labels::OTHER);
+    (!is_other).then(|| labels::labels(text.unwrap_or("")).into_iter().collect())
 }
 
 #[cfg(test)]

@@ -3,10 +3,12 @@
 //! A sample is the time of one thread with one stack in one state, waiting for one thing:
 //! `samples` (hits), `cpu` and `wall` in ns. Where the metric is `off`, it is included too (wall
 //! minus cpu, so it may be below 0). Labels give the thread, group and state. Label `kind` marks
-//! threads that are daemons or the runtime's own; `idle` marks time spent waiting for work. Of a
-//! wait, `blocker` says for what kind of lock or the like and of which class, `blocker_address` for
-//! which one, and `held_by` which thread held it. Idle time is always included; `-tagignore=idle`
-//! excludes it. Code has no addresses in memory; functions are named already. A file with several
+//! threads that are daemons or the runtime's own, and goroutines that wait; `idle` marks time spent
+//! waiting for work. Of a wait, `blocker` says for what kind of lock or the like and of which
+//! class, `blocker_address` for which one, and `held_by` which thread held it. Idle time is always
+//! included; `-tagignore=idle` excludes it. Labels of a program of Go (`runtime/pprof.Do`) are
+//! labels of its samples too, as in the profiles of Go; one with a key of ours is called
+//! `label_KEY`. Code has no addresses in memory; functions are named already. A file with several
 //! builds has several mappings.
 
 pub mod proto;
@@ -25,6 +27,7 @@ use crate::model::facts::tables::{Blocker, FrameKind, Holder, Location, Tables a
 use crate::model::projection::settings::{Level, Metric, Settings};
 use crate::model::projection::{self, Frame, Sample, Samples, holder_words};
 use crate::model::vocabulary::frame::ThreadKind;
+use crate::model::vocabulary::labels::labels as labels_in;
 use crate::model::vocabulary::role::Role;
 use proto::{Function, Label, Line, Mapping, Profile, ValueType};
 
@@ -230,8 +233,9 @@ fn labels(sample: &Sample, role: Option<Role>, names: &Names, tables: &mut Table
         text_label(tables, GROUP, &sample.group),
         text_label(tables, STATE, sample.state.word()),
     ];
-    if sample.kind != ThreadKind::Plain {
-        labels.push(text_label(tables, KIND, sample.kind.word()));
+    if sample.kind != ThreadKind::Plain || sample.thread.is_goroutine() {
+        let kind = super::kind_word(sample.thread, sample.kind);
+        labels.push(text_label(tables, KIND, kind));
     }
     labels.extend(role.map(|role| text_label(tables, ROLE, role.word())));
     if sample.idle {
@@ -240,6 +244,11 @@ fn labels(sample: &Sample, role: Option<Role>, names: &Names, tables: &mut Table
     if let Some(blocker) = names.blocker(sample.blocker) {
         labels.extend(of_blocker(blocker, names, tables));
     }
+    if let Some(of_program) = &sample.labels {
+        for (key, value) in labels_in(&of_program.function) {
+            labels.push(text_label(tables, &of_program_key(key), &value));
+        }
+    }
     // 0 stands for several.
     for (key, number) in [(PID, sample.thread.pid), (TID, sample.thread.shown_id())] {
         if number != 0 {
@@ -247,6 +256,16 @@ fn labels(sample: &Sample, role: Option<Role>, names: &Names, tables: &mut Table
         }
     }
     labels
+}
+
+/// Returns the key of a label that the program gave to its work: not one of those above.
+fn of_program_key(key: String) -> String {
+    const OURS: &[&str] =
+        &[THREAD, TID, PID, STATE, KIND, ROLE, GROUP, IDLE, BLOCKER, BLOCKER_ADDRESS, HELD_BY];
+    match OURS.contains(&&*key) {
+        true => format!("label_{key}"),
+        false => key,
+    }
 }
 
 fn of_blocker(blocker: &Blocker, names: &Names, tables: &mut Tables) -> Vec<Label> {
@@ -409,5 +428,51 @@ impl Tables {
             });
         }
         id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::facts::tables::BlockerId;
+    use crate::model::vocabulary::frame::ThreadKey;
+    use crate::model::vocabulary::state::State;
+
+    /// Returns the labels of a sample, keys and values; without those of numbers.
+    fn labels_of(thread: ThreadKey, kind: ThreadKind, of_program: Option<&str>) -> Vec<String> {
+        let marker = |text| Arc::new(Location::named(text, FrameKind::Marker));
+        let sample = Sample {
+            thread,
+            name: "worker".into(),
+            kind,
+            group: "work".into(),
+            state: State::Wait,
+            idle: false,
+            blocker: BlockerId::NONE,
+            labels: of_program.map(marker),
+            innermost: None,
+            wall_ns: 1,
+            cpu_ns: 0,
+            hits: 1,
+        };
+        let mut tables = Tables::new();
+        let found = labels(&sample, None, &Names::default(), &mut tables);
+        let text = |at: i64| &tables.strings[at as usize];
+        let texts = found.iter().filter(|label| label.str != 0);
+        texts.map(|label| format!("{}={}", text(label.key), text(label.str))).collect()
+    }
+
+    #[test]
+    fn a_sample_has_the_labels_of_the_program_and_the_kind_of_its_thread() {
+        let plain = ["thread=worker", "group=work", "state=wait"];
+        let thread = ThreadKey { pid: 1, tid: 2, start: 3 };
+        let all = "[labels handler=/catalog, state=\"a, b\", tid=7, held_by=x]";
+        let own = ["handler=/catalog", "label_state=a, b", "label_tid=7", "label_held_by=x"];
+        let found = labels_of(thread, ThreadKind::Plain, Some(all));
+        assert_eq!(found, [&plain[..], &own].concat());
+        assert_eq!(labels_of(thread, ThreadKind::Plain, Some("[labels (other)]")), plain);
+        assert_eq!(labels_of(thread, ThreadKind::Daemon, None)[3..], ["kind=daemon"]);
+        let goroutine = ThreadKey::goroutine(1, 2, 3);
+        assert_eq!(labels_of(goroutine, ThreadKind::Plain, None)[3..], ["kind=goroutine"]);
     }
 }

@@ -30,10 +30,7 @@ pub fn write(settings: &Settings) -> Vec<u8> {
     let words = json!({
         "metric": metric.word(),
         "by": roll_up.word(),
-        "group": match grouping {
-            Grouping::Frame(pattern) => format!("frame:{pattern}"),
-            grouping => grouping.word().to_owned(),
-        },
+        "group": grouping.typed(),
         "rename": rename.iter().map(|rule| json!([rule.pattern.as_str(), rule.text])).collect::<Vec<_>>(),
         "interesting": filter_as(&filters.interesting, |list| json!(list)),
         "focus": regex(&filters.focus),

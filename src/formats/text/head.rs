@@ -5,7 +5,6 @@ use std::io;
 use super::{Page, Report, WIDTH, count, seconds};
 use crate::formats::ascii::{fit, wrap};
 use crate::formats::dates;
-use crate::formats::grouping;
 use crate::formats::rename;
 use crate::model::facts::snapshot::{Session, Target};
 use crate::model::projection::settings::{Level, Metric, NativeFrames, Range};
@@ -238,7 +237,7 @@ pub fn settings(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let how = format!(
         "metric {}, rows are {rows}, threads by {}, {range}",
         settings.metric.word(),
-        grouping(settings)
+        settings.grouping.typed()
     );
     page.field("Shown", &shown)?;
     page.field("Settings", &how)?;

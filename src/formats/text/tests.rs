@@ -95,6 +95,7 @@ fn locks_that_keep_no_owner_are_listed_and_joins_are_not() {
         longest_ns: 1500 * fixture::MS,
         longest_from: fixture::START,
         threads: 12,
+        waiting_now: 0,
         of_goroutines: false,
         group: None,
         name: "worker-1".into(),

@@ -36,6 +36,9 @@ pub struct Goroutine {
     /// Address of the `sync.Mutex` or `sync.RWMutex` for which it waits. `None`: it waits for none,
     /// or it is not known for which.
     pub lock: Option<u64>,
+    /// The labels that the program gave it: the text of a frame; see
+    /// [`crate::model::vocabulary::labels`].
+    pub labels: Option<Arc<str>>,
     /// Its functions with whose code each is; the innermost first.
     pub frames: Vec<(Location, Origin)>,
     /// The function and the line that started it.

@@ -15,6 +15,7 @@ use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::frame::{
     FrameCode, Marker, RawFrame, ThreadKey, ThreadKind, task_name,
 };
+use crate::model::vocabulary::labels;
 use crate::model::vocabulary::role::Origins;
 use crate::model::vocabulary::state::{FutexKind, RawState, State};
 
@@ -172,6 +173,11 @@ impl Location {
     /// Returns whether this names the task that a thread executes; see [`task_name`].
     pub fn is_task(&self) -> bool {
         self.kind == FrameKind::Marker && task_name(&self.function).is_some()
+    }
+
+    /// Returns whether this carries the labels of what a thread executes; see [`labels`].
+    pub fn is_labels(&self) -> bool {
+        self.kind == FrameKind::Marker && labels::shown(&self.function).is_some()
     }
 
     /// Returns whether this is a kernel function without a name: not every user may see their

@@ -276,7 +276,7 @@ pub(in crate::model) fn mark(location: &Location, role: Role) -> BaseMark {
         &*PATTERNS;
     let [.., joins, results, blocks_on, java_queues] = &*PATTERNS;
     let name = &*location.function;
-    if location.is_task() {
+    if location.is_task() || location.is_labels() {
         return BaseMark::Neutral;
     }
     if let Some(words) = redacted::of(name) {

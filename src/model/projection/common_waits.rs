@@ -51,6 +51,8 @@ pub struct CommonWait {
     /// Its start.
     pub longest_from: Ns,
     pub threads: u32,
+    /// How many of them wait there now.
+    pub waiting_now: u32,
     /// All of these are goroutines.
     pub of_goroutines: bool,
     /// Index of the group that all of them are in, where groups are named after threads.
@@ -226,6 +228,7 @@ impl Busy {
             });
             let mut now: Vec<_> = now.map(|thread| (thread.since, thread.thread)).collect();
             now.sort_unstable();
+            let waiting_now = now.len() as u32;
             now.truncate(MAX_ASKED);
             let observed = snapshot.observed_waits.iter().filter(|wait| {
                 exits.number(wait.stack) == Some(sum.exit)
@@ -247,6 +250,7 @@ impl Busy {
                 longest_ns: sum.longest_ns,
                 longest_from: sum.longest_from,
                 threads: waiters.count,
+                waiting_now,
                 of_goroutines: waiters.goroutines == waiters.count,
                 group: sum.group.and_then(&group),
                 name: snapshot.tables.name(name).clone(),

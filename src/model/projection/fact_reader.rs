@@ -520,8 +520,10 @@ impl<'a> Reader<'a> {
                 let tables = &self.snapshot.tables;
                 let kind = tables.kind(key.name);
                 let collects = kind == ThreadKind::Internal && is_collector(tables.name(key.name));
-                let of_fact =
-                    matches!(self.settings.grouping, Grouping::Blocker | Grouping::Frame(_));
+                let of_fact = matches!(
+                    self.settings.grouping,
+                    Grouping::Blocker | Grouping::Label(_) | Grouping::Frame(_)
+                );
                 let group = (!of_fact).then(|| self.group(key, State::Run, &Path::default()));
                 self.who.push(Who { thread, kind, collects, group });
                 let at = self.who.len() as u32 - 1;

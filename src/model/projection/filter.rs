@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 use super::allocation::is_allocation;
 use super::base_marks;
 use super::collection::Collects;
+use super::columns::NONE;
 use super::exceptions::is_for_exception;
 use super::exit::Exits;
 use super::goroutine_start::{GoroutineStart, RuntimePart, StartMark};
@@ -36,6 +37,8 @@ pub(super) struct Verdict {
     focus: bool,
     ignore: bool,
     groups: bool,
+    /// It carries the labels of its stack.
+    labels: bool,
     idle: Mark,
     /// A kernel frame without a name: consecutive ones are shown as one.
     pub anonymous: bool,
@@ -113,7 +116,8 @@ pub(super) struct Path {
     pub start: GoroutineStart,
     /// It has to collect garbage because it allocates.
     assists: bool,
-    /// The first location, outermost first, that matches [`Grouping::Frame`].
+    /// The first location, outermost first, that matches [`Grouping::Frame`]; the labels, under
+    /// [`Grouping::Label`].
     pub group: Option<u32>,
     /// The user's function allocates or frees memory.
     pub allocates: bool,
@@ -169,6 +173,8 @@ pub(super) struct Verdicts {
     paths: Vec<Path>,
     /// By [`StackId`]; apart from the paths, which are read for each fact.
     exits: Exits,
+    /// By [`StackId`]: the location that carries its labels, or [`NONE`].
+    labels: Vec<u32>,
     /// What the built-in lists say about each function, which no setting changes.
     known: Vec<Known>,
     /// Numbers of libraries, from [`NO_LIBRARY`] + 1; see [`library`].
@@ -211,6 +217,7 @@ impl Verdicts {
     pub(super) fn forget_paths(&mut self) {
         self.paths.clear();
         self.exits.forget();
+        self.labels.clear();
     }
 
     pub(super) fn update(&mut self, tables: &Tables, rows: &Rows, settings: &Settings) {
@@ -224,6 +231,7 @@ impl Verdicts {
         }
         if self.paths.is_empty() {
             self.paths.push(Path::default()); // the empty stack
+            self.labels.push(NONE);
         }
         self.paths.reserve(tables.stack_count().saturating_sub(self.paths.len()));
         for id in self.paths.len()..tables.stack_count() {
@@ -232,6 +240,7 @@ impl Verdicts {
             let parent = tables.parent(stack);
             let mut path = self.paths[parent.0 as usize];
             let mut exit = self.exits.of(parent);
+            let mut labels = self.labels[parent.0 as usize];
             for location in rows.of_frame(tables.top(stack)) {
                 let verdict = &self.locations[*location as usize];
                 path.focus |= verdict.focus;
@@ -258,7 +267,11 @@ impl Verdicts {
                 if verdict.groups && path.group.is_none() {
                     path.group = Some(*location);
                 }
+                if verdict.labels {
+                    labels = *location;
+                }
             }
+            self.labels.push(labels);
             self.paths.push(path);
             self.exits.push(exit, rows);
         }
@@ -309,6 +322,11 @@ impl Verdicts {
         &self.exits
     }
 
+    /// Returns the location that carries the labels of a stack.
+    pub(super) fn labels_of(&self, stack: StackId) -> Option<u32> {
+        self.labels.get(stack.0 as usize).copied().filter(|labels| *labels != NONE)
+    }
+
     /// Returns the result for a stack; for an unknown one that of the empty stack.
     pub(super) fn of_stack(&self, stack: StackId) -> &Path {
         self.paths.get(stack.0 as usize).unwrap_or(&self.paths[0])
@@ -322,14 +340,17 @@ fn judge_function(settings: &Settings, location: &Location, mark: Mark) -> Verdi
     let matches = |pattern: Option<&Regex>| pattern.is_some_and(|p| p.is_match(name));
     Verdict {
         hide: matches(filters.hide.active())
-            || (filters.no_kernel && location.kind == FrameKind::Kernel),
+            || (filters.no_kernel && location.kind == FrameKind::Kernel)
+            || location.is_labels(),
         interesting: false,
         focus: matches(filters.focus.active()),
         ignore: matches(filters.ignore.active()),
         groups: match &settings.grouping {
-            Grouping::Frame(pattern) => pattern.is_match(name),
+            Grouping::Frame(pattern) => pattern.is_match(name) && !location.is_labels(),
+            Grouping::Label(_) => location.is_labels(),
             _ => false,
         },
+        labels: location.is_labels(),
         anonymous: location.is_unnamed_kernel(),
         native: Hidden::default(),
         role: Role::default(),

@@ -2,7 +2,8 @@
 //! programs use for functions which serve or start others. A goroutine that waits at its own base
 //! waits for work: in libraries only, or directly in the function that it was started with.
 
-use crate::model::facts::tables::Location;
+use crate::model::facts::tables::{FrameKind, Location};
+use crate::model::vocabulary::frame::SELECT_SENDS;
 use crate::model::vocabulary::go_functions::{is_go, is_wrapper, package};
 use crate::model::vocabulary::role::Role;
 
@@ -72,6 +73,9 @@ pub(super) enum Place<'n> {
 /// Returns the place of a function of Go; `None` for any other.
 pub(super) fn place(location: &Location, role: Role) -> Option<Place<'_>> {
     let (name, file) = (&*location.function, location.file.as_deref());
+    if name == SELECT_SENDS && location.kind == FrameKind::Marker {
+        return Some(Place::Asks);
+    }
     if !is_go(name, file) {
         return None;
     }

@@ -15,11 +15,16 @@ use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::{Blocker, BlockerId, NameId};
 use crate::model::projection::settings::{Grouping, Settings};
 use crate::model::vocabulary::frame::{ThreadKey, ThreadKind};
+use crate::model::vocabulary::labels;
 use crate::model::vocabulary::state::State;
 use crate::model::vocabulary::thread_name_rules::{by_rules, internal_name};
 
 /// The group of stacks without a frame that matches, under [`Grouping::Frame`].
 pub const NO_MATCH: &str = "(no match)";
+/// The group of stacks without labels, under [`Grouping::Label`].
+pub const NO_LABELS: &str = "(no labels)";
+/// The group of stacks whose labels are not told apart.
+const OTHER_LABELS: &str = "(other labels)";
 /// The one group of [`Grouping::None`].
 pub const ALL: &str = "(all)";
 /// The group of a runtime's own threads, under [`Grouping::Rules`]; within it they are shown by
@@ -73,7 +78,7 @@ enum Key {
     Go(GoGroup),
     Thread(ThreadKey),
     Process(u32),
-    /// The first matching frame, a location of [`Rows`].
+    /// The first matching frame, or that of the labels; a location of [`Rows`].
     Frame(Option<u32>),
     Blocker(BlockerId),
     Doing(Doing),
@@ -171,7 +176,7 @@ impl Groups {
     /// the thread.
     pub(super) fn is_by_stack(settings: &Settings, path: &Path) -> bool {
         match settings.grouping {
-            Grouping::Blocker | Grouping::Frame(_) => true,
+            Grouping::Blocker | Grouping::Label(_) | Grouping::Frame(_) => true,
             Grouping::Rules => path.start.group().is_some(),
             Grouping::Name | Grouping::Thread | Grouping::Process | Grouping::None => false,
         }
@@ -209,7 +214,7 @@ impl Groups {
                 None => Key::Doing(Doing::of(state)),
             },
             Grouping::None => Key::All,
-            Grouping::Frame(_) => Key::Frame(frame),
+            Grouping::Label(_) | Grouping::Frame(_) => Key::Frame(frame),
         };
         if let Some(group) = self.by_key.get(&key) {
             return *group;
@@ -246,6 +251,10 @@ impl Groups {
                 }
             },
             Grouping::None => ALL.into(),
+            Grouping::Label(ref key) => match frame {
+                Some(frame) => label_group(&rows.location(frame).function, key.as_deref()),
+                None => NO_LABELS.into(),
+            },
             Grouping::Frame(_) => {
                 frame.map_or_else(|| NO_MATCH.into(), |l| rows.location(l).function.clone())
             }
@@ -295,6 +304,21 @@ impl Groups {
 
     pub(super) fn label(&self, group: u32) -> &Label {
         &self.labels[group as usize]
+    }
+}
+
+/// Returns the group of stacks with the labels in the text of a frame; with a key, of those with
+/// its value.
+fn label_group(text: &str, key: Option<&str>) -> Arc<str> {
+    let shown = labels::shown(text).unwrap_or(text);
+    let Some(key) = key else {
+        return if shown == labels::OTHER { OTHER_LABELS.into() } else { shown.into() };
+    };
+    let value = labels::labels(text).into_iter().find(|(own, _)| own == key);
+    match value {
+        Some((_, value)) => value.into(),
+        None if shown == labels::OTHER => OTHER_LABELS.into(),
+        None => format!("(no {key})").into(),
     }
 }
 

@@ -141,7 +141,7 @@ pub use findings::{
 pub use function_time::{CodePlace, FunctionKey, FunctionTime, SourceLine, TimeAt};
 pub use graph::{CallGraph, Neighbour, NeighbourOf};
 pub(in crate::model) use group::OF_PROCESS;
-pub use group::{ALL, GO_RUNTIME, INTERNAL, NO_MATCH, UNKNOWN_GOROUTINE};
+pub use group::{ALL, GO_RUNTIME, INTERNAL, NO_LABELS, NO_MATCH, UNKNOWN_GOROUTINE};
 pub use holder_words::{held_by, holder_words};
 pub use holders::{HolderNow, WaitChain};
 pub(in crate::model) use idle_marks::{Mark, mark};
@@ -296,6 +296,8 @@ pub struct Projection {
     holders: BTreeMap<ThreadKey, HolderNow>,
     /// What shown threads were found to wait for, the most frequent first.
     pub observed: Vec<ObservedPlace>,
+    /// Keys of labels that the program gives to its work, in order, at most 8; whatever the range.
+    pub label_keys: Vec<Arc<str>>,
     /// Ordered by name.
     pub groups: Vec<Group>,
     /// What the threads of each group do at the time of the snapshot, by index of the group.
@@ -343,6 +345,7 @@ impl Projection {
             deadlocks: Vec::new(),
             holders: BTreeMap::new(),
             observed: Vec::new(),
+            label_keys: Vec::new(),
             groups: Vec::new(),
             now_of_groups: Vec::new(),
             nodes: nodes::Nodes::default(),

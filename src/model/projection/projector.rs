@@ -293,6 +293,7 @@ impl Projector {
             deadlocks,
             holders,
             observed,
+            label_keys: rows.label_keys().to_vec(),
             groups,
             now_of_groups,
             nodes: trees.nodes,
@@ -336,7 +337,7 @@ impl Projector {
             (filters.no_kernel, filters.native),
         );
         let by_frame = match &settings.grouping {
-            Grouping::Frame(pattern) => Some(pattern),
+            by_frame @ (Grouping::Frame(_) | Grouping::Label(_)) => Some(by_frame),
             _ => None,
         };
         let idle = format!("{:?} {:?} {:?}", settings.idle_at, settings.whose, filters.interesting);

@@ -12,6 +12,7 @@ use super::units::unit;
 use crate::model::facts::tables::{FrameId, FrameKind, Location, Tables};
 use crate::model::projection::settings::RollUp;
 use crate::model::vocabulary::frame::FrameCode;
+use crate::model::vocabulary::labels;
 use crate::model::vocabulary::role::{Origin, Role};
 
 /// Stands for the time in which threads that waited for work are awake and have no core.
@@ -19,6 +20,9 @@ const WANTS_CORE: &str = "(wants a core)";
 
 /// Stands for the callers of stacks for which the inverted tree had no room.
 pub(super) const NO_ROOM: &str = "[callers dropped: too many different stacks]";
+
+/// Maximum keys of labels that are remembered: the first ones.
+const LABEL_KEYS: usize = 8;
 
 /// Identifies a row under roll-up function, whatever the tier. (A virtual machine may first
 /// interpret a method, then compile it, and finally inline it.)
@@ -63,6 +67,8 @@ pub(super) struct Rows {
     list: Vec<u32>,
     /// Frames whose name or place may change.
     unsettled: Vec<Unsettled>,
+    /// Keys of labels, in order.
+    label_keys: Vec<Arc<str>>,
 }
 
 /// A frame and its present name.
@@ -163,12 +169,29 @@ impl Rows {
         let role = role.unwrap_or_else(|| role_by_place(location, origin));
         self.roles.push((role, origin));
         let of_line = Location { tier: None, ..location.clone() };
+        if location.is_labels() {
+            self.add_label_keys(location);
+        }
         let location = Arc::new(location.clone());
         let places = Arc::make_mut(&mut self.places);
         places.locations.push(location.clone());
         places.line_of.push(*self.by_line.entry(of_line).or_insert(id));
         self.by_location.insert(location, id);
         id
+    }
+
+    fn add_label_keys(&mut self, location: &Location) {
+        for (key, _) in labels::labels(&location.function) {
+            let place = self.label_keys.binary_search_by(|known| (**known).cmp(&*key));
+            if let (Err(place), true) = (place, self.label_keys.len() < LABEL_KEYS) {
+                self.label_keys.insert(place, key.into());
+            }
+        }
+    }
+
+    /// Returns the keys of labels, in order: at most [`LABEL_KEYS`].
+    pub(super) fn label_keys(&self) -> &[Arc<str>] {
+        &self.label_keys
     }
 
     /// Returns the locations of a known frame, outermost first.

@@ -33,6 +33,9 @@ pub struct Sample {
     pub idle: bool,
     /// What it waited for, where that is known.
     pub blocker: BlockerId,
+    /// Carries the labels that the program gave to its work; see
+    /// [`crate::model::vocabulary::labels`].
+    pub labels: Option<Arc<Location>>,
     /// The innermost shown frame, an index into [`Samples::frames`]; `None` if no frame is shown.
     pub innermost: Option<u32>,
     pub wall_ns: u64,
@@ -165,6 +168,7 @@ pub(super) fn samples_of(
             state,
             idle: of.idle,
             blocker: key.blocker,
+            labels: verdicts.labels_of(of.stack).map(|labels| rows.location(labels).clone()),
             innermost: (at != NONE).then(|| place[at as usize]),
             wall_ns: weight.wall_ns,
             cpu_ns: weight.cpu_ns,

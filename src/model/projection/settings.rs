@@ -3,6 +3,8 @@
 
 mod parse;
 
+use std::sync::Arc;
+
 pub use parse::pattern;
 
 pub use crate::model::facts::history::Range;
@@ -154,6 +156,8 @@ pub enum Grouping {
     /// What it waits for: one group per lock.
     Blocker,
     None,
+    /// The labels that the program gave to its work; with a key: the value of that one.
+    Label(Option<Arc<str>>),
     /// The first (outermost) frame that matches.
     Frame(regex::Regex),
 }
@@ -167,7 +171,17 @@ impl Grouping {
             Grouping::Process => "process",
             Grouping::Blocker => "blocker",
             Grouping::None => "none",
+            Grouping::Label(_) => "label",
             Grouping::Frame(_) => "frame",
+        }
+    }
+
+    /// Returns the text that [`Grouping::parse`] reads as this one.
+    pub fn typed(&self) -> String {
+        match self {
+            Grouping::Label(Some(key)) => format!("label:{key}"),
+            Grouping::Frame(pattern) => format!("frame:{pattern}"),
+            other => other.word().to_owned(),
         }
     }
 }

@@ -12,6 +12,7 @@ mod hot_functions;
 mod inverted;
 mod kernel_locks;
 mod label;
+mod labels;
 mod locks;
 mod long_waits;
 mod main_functions;
@@ -189,7 +190,7 @@ fn of_kind(name: &str) -> (&str, ThreadKind) {
 
 /// Parses `name:line` in module `app`, file `app.rs`. An inlined one has the tier inlined; `*name`
 /// is HotSpot's code, `@shop.name` a Python function, `@=shop.name` one that has the GIL,
-/// `#main.name` a function of Go.
+/// `#main.name` a function of Go, `##sync.name` one of its own library.
 fn location(text: &str, inlined: bool) -> Location {
     let (function, line) =
         match text.rsplit_once(':').and_then(|(f, line)| Some((f, line.parse().ok()?))) {
@@ -208,7 +209,11 @@ fn location(text: &str, inlined: bool) -> Location {
         return Location { module, file, line, tier, ..Location::named(name, FrameKind::Python) };
     }
     if let Some(name) = function.strip_prefix('#') {
-        let file = Some("/src/app.go".into());
+        let (name, file) = match name.strip_prefix('#') {
+            Some(name) => (name, "/usr/local/go/src/sync/a.go"),
+            None => (name, "/src/app.go"),
+        };
+        let file = Some(file.into());
         let tier = inlined.then_some(Tier::Inlined);
         let module = module.into();
         return Location { module, file, line, tier, ..Location::named(name, FrameKind::Native) };

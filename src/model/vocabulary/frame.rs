@@ -1,9 +1,11 @@
 //! Frames, threads and their names, as they pass between the side that captures and the side that
 //! shows.
 //!
-//! Any module may name these types; they name nothing outside `std`.
+//! Any module may name these types; they name nothing outside of the vocabulary.
 
 use std::fmt;
+
+use super::labels;
 
 /// Nanoseconds on CLOCK_MONOTONIC, or a span of them.
 pub type Ns = u64;
@@ -144,6 +146,9 @@ const COPIED: &str = " KiB copied]";
 /// The frame that stands for what a thread calls to get the lock of CPython's interpreter.
 pub const WAITS_FOR_GIL: &str = "[waiting for the GIL]";
 
+/// The frame that stands for the cases of a `select` of Go, of which one sends.
+pub const SELECT_SENDS: &str = "[select with a send]";
+
 /// Text around the name of a task.
 const TASK: &str = "[task ";
 const TASK_END: &str = "]";
@@ -161,7 +166,9 @@ pub fn task_name(text: &str) -> Option<&str> {
 
 /// Whether the text of a marker stands for no missing frame.
 pub fn is_harmless(text: &str) -> bool {
-    text == WAITS_FOR_GIL || task_name(text).is_some()
+    matches!(text, WAITS_FOR_GIL | SELECT_SENDS)
+        || task_name(text).is_some()
+        || labels::shown(text).is_some()
 }
 
 /// Why a stack ends early, or what stands where no stack could be had.
@@ -274,6 +281,9 @@ impl Marker {
             || text == "[threads gone between looks]"
     }
 }
+
+/// What is noted of a program that has too many goroutines to read all.
+pub const SOME_GOROUTINES: &str = "of its many goroutines only some are read";
 
 /// A bit of the ids that stand for goroutines. No thread of the kernel has it (PID_MAX_LIMIT is
 /// 2^22). The other bits are the lowest ones of its number.
@@ -419,7 +429,8 @@ mod tests {
             assert_eq!(task_name(&task_text(name)), Some(name));
             assert!(is_harmless(&task_text(name)) && !Marker::is_text(&task_text(name)));
         }
-        assert!(is_harmless(WAITS_FOR_GIL));
+        let others = [WAITS_FOR_GIL, SELECT_SENDS, "[labels tenant=7]"];
+        assert!(others.into_iter().all(is_harmless));
         for marker in Marker::ALL {
             assert!(!is_harmless(&marker.text(None)), "{marker:?}");
         }

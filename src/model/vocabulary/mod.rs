@@ -15,6 +15,7 @@
 //! java_launch        what a Java program runs, by its command line
 //! java_packages      well-known packages
 //! host_load          how busy the host is
+//! labels             labels that a program gives to its work
 //! qualified          the parts of a demangled name
 //! thread_name_rules  what names of threads that do the same have in common
 //! wakeup             who woke threads
@@ -29,6 +30,7 @@ pub mod goroutine_states;
 pub mod host_load;
 pub mod java_launch;
 pub mod java_packages;
+pub mod labels;
 pub mod peer;
 pub mod qualified;
 pub mod role;

@@ -31,8 +31,9 @@ pub fn is_go(pid: u32) -> bool {
     read.is_ok() && is_program_of_go(&Memory::new(pid), &vector).unwrap_or(false)
 }
 
-/// `vector`: the auxiliary vector of the process. `None` where what is there is no program.
-fn is_program_of_go(memory: &impl ReadMemory, vector: &[u8]) -> Option<bool> {
+/// Returns the same of a process with this memory. `vector`: its auxiliary vector. `None` where
+/// what is there is no program.
+pub fn is_program_of_go(memory: &impl ReadMemory, vector: &[u8]) -> Option<bool> {
     let entry = |entry: &[u8]| (u64_at(entry, 0) == Some(AT_PHDR)).then(|| u64_at(entry, 8))?;
     let headers = vector.chunks_exact(16).find_map(entry)?;
     let start = headers.checked_sub(FILE_HEADER)?;

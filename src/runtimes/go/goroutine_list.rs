@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::elf::u64_at;
 use crate::model::vocabulary::text::clean_bytes;
 use crate::process::memory::ReadMemory;
+use crate::runtimes::go::labels::{self, LabelsLayout};
 use crate::runtimes::go::program::Program;
 
 /// Maximum goroutines in the list, ended ones too.
@@ -52,6 +53,8 @@ pub struct Layout {
     number: usize,
     /// See [`CREATED_WORDS`]; `None` where it was not found.
     pub created: Option<usize>,
+    /// `None`: the program sets no labels.
+    pub labels: Option<LabelsLayout>,
 }
 
 /// What a goroutine is doing.
@@ -85,6 +88,8 @@ pub struct Goroutine {
     /// Address behind the statement that created it, and of its first function; 0: unknown.
     pub created: u64,
     pub start: u64,
+    /// Address of its labels; 0: it has none.
+    pub labels: u64,
 }
 
 /// Where the list is: the address of its slice.
@@ -141,10 +146,8 @@ fn layout<M: ReadMemory>(program: &Program<M>, all: &[u64]) -> Option<Layout> {
     };
     let first: Vec<Vec<u8>> = all.iter().take(CHECKED).map(read).collect::<Option<_>>()?;
     let number = NUMBERS.into_iter().find(|number| {
-        let all: Vec<Goroutine> = first
-            .iter()
-            .filter_map(|bytes| Layout { number: *number, created: None }.parse(bytes))
-            .collect();
+        let all: Vec<Goroutine> =
+            first.iter().filter_map(|bytes| Layout::numbered(*number).parse(bytes)).collect();
         let is_sound = |one: &Goroutine| {
             one.status == Status::Ended
                 || (1..1 << 48).contains(&one.number)
@@ -163,7 +166,7 @@ fn layout<M: ReadMemory>(program: &Program<M>, all: &[u64]) -> Option<Layout> {
     })?;
     // The first is created by the start of the program, in assembly; the others are clearer.
     let living = |bytes: &&Vec<u8>| {
-        Layout { number, created: None }
+        Layout::numbered(number)
             .parse(bytes)
             .is_some_and(|one| one.number > 1 && one.status != Status::Ended)
     };
@@ -177,10 +180,15 @@ fn layout<M: ReadMemory>(program: &Program<M>, all: &[u64]) -> Option<Layout> {
     };
     let offsets = (number + REASON_BEHIND + 8..=GOROUTINE - 8 * CREATED_WORDS).step_by(8);
     let created = offsets.into_iter().find(is_created).filter(|_| !living.is_empty());
-    Some(Layout { number, created })
+    Some(Layout { number, created, labels: labels::find(program) })
 }
 
 impl Layout {
+    /// Returns a layout of which no more is known.
+    fn numbered(number: usize) -> Layout {
+        Layout { number, created: None, labels: None }
+    }
+
     /// Parses a goroutine's structure.
     pub fn parse(&self, bytes: &[u8]) -> Option<Goroutine> {
         let word = |at: usize| u64_at(bytes, at);
@@ -205,6 +213,7 @@ impl Layout {
             since: word(self.number + SINCE_BEHIND)?,
             created: self.created.and_then(word).unwrap_or(0),
             start: self.created.and_then(|at| word(at + 8 * START_WORD)).unwrap_or(0),
+            labels: self.labels.and_then(|labels| word(labels.offset.into())).unwrap_or(0),
         })
     }
 }

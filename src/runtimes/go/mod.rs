@@ -4,8 +4,10 @@
 //! detection       whether a process executes one
 //! program         its functions, its variables, whose code is whose
 //! goroutine_list  all goroutines, and what each does
+//! labels          labels that the program gave them
 //! parked          those that wait, read again and again
 //! semaphores      for which locks they wait
+//! selects         which of them want to send
 //! walk            the stack of one
 //! ```
 //!
@@ -13,16 +15,20 @@
 //! structure. The program runs meanwhile: a stack counts only if the structure and all bytes of the
 //! stack are the same when they are read a second time.
 
-mod detection;
+pub mod detection;
 mod goroutine_list;
+pub mod labels;
 pub mod parked;
 mod program;
+mod selects;
 mod semaphores;
 #[cfg(test)]
 mod tests;
 mod walk;
 
 use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 
 use crate::clock::monotonic;
 use crate::model::facts::goroutines::{Goroutine, Goroutines};
@@ -31,6 +37,7 @@ use crate::process::maps::Maps;
 use crate::process::memory::{Memory, ReadMemory};
 pub use detection::is_go;
 use goroutine_list::{GOROUTINE, GoroutineList, Layout, Status, read_reasons};
+use labels::{LabelsLayout, RawLabels};
 use program::Program;
 use semaphores::Semaphores;
 use walk::{Copied, Frames, walk};
@@ -46,8 +53,12 @@ const ATTEMPTS: usize = 3;
 /// Returns the goroutines of a process that no thread executes. `None`: it is no Go program, or
 /// cannot be read.
 pub fn goroutines_of(pid: u32) -> Option<Goroutines> {
-    let maps = Maps::read(pid).ok()?;
-    let program = Program::find(Memory::new(pid), &maps, pid)?;
+    goroutines_in(Memory::new(pid), &Maps::read(pid).ok()?, pid)
+}
+
+/// Returns the same of a process with this memory and these mappings.
+pub fn goroutines_in<M: ReadMemory>(memory: M, maps: &Maps, pid: u32) -> Option<Goroutines> {
+    let program = Program::find(memory, maps, pid)?;
     Some(Goroutines { pid, ..goroutines(&program)? })
 }
 
@@ -158,9 +169,11 @@ fn read_stacks<M: ReadMemory>(
     }
 }
 
-/// A stack that did not change, and the semaphore for which its goroutine waited meanwhile.
+/// A stack that did not change, and what its goroutine had meanwhile: labels, and the semaphore for
+/// which it waited.
 struct Unchanged {
     bytes: Vec<u8>,
+    labels: RawLabels,
     semaphore: Option<u64>,
 }
 
@@ -182,6 +195,8 @@ fn unchanged_stacks(
         let awaited = places.iter().map(|at| semaphores.address(memory, *at));
         (read(memory, layout, &places), awaited.collect::<Vec<_>>())
     };
+    // The goroutine has them before and afterwards, so they are its own.
+    let labels = labels_of(memory, layout, portion);
     let (before, (between, awaited), after) = (copy(), between(), copy());
     let mut from = 0;
     let mut of_one = |(((_, one), again), semaphore): ((&(u64, Read), Option<Read>), _)| {
@@ -189,9 +204,24 @@ fn unchanged_stacks(
         from = range.end;
         let (before, after) = (before.as_ref()?.get(range.clone())?, after.as_ref()?.get(range)?);
         let is_same = before == after && again == Some(*one);
-        is_same.then(|| Unchanged { bytes: before.to_vec(), semaphore })
+        let labels = || labels.get(&one.labels).cloned().unwrap_or_default();
+        is_same.then(|| Unchanged { bytes: before.to_vec(), labels: labels(), semaphore })
     };
     portion.iter().zip(between).zip(awaited).map(&mut of_one).collect()
+}
+
+/// Reads the labels of goroutines, by their addresses. Many goroutines have the same ones.
+fn labels_of(
+    memory: &impl ReadMemory,
+    layout: &Layout,
+    portion: &[(u64, Read)],
+) -> FxHashMap<u64, RawLabels> {
+    let mut found = FxHashMap::default();
+    let Some(LabelsLayout { form, .. }) = layout.labels else { return found };
+    for (_, one) in portion.iter().filter(|(_, one)| one.labels != 0) {
+        found.entry(one.labels).or_insert_with(|| labels::read(memory, form, one.labels));
+    }
+    found
 }
 
 /// Whether the runtime started a goroutine for itself, as Go's own dumps tell it
@@ -231,5 +261,6 @@ fn whole<M: ReadMemory>(
         let names = functions.iter().map(|(location, _)| &*location.function);
         semaphore.checked_sub(lock_before(names)?)
     });
-    Some(Goroutine { id: one.number, state, waited, lock, frames: functions, created_by })
+    let labels = labels::text_of(&unchanged.labels).map(Into::into);
+    Some(Goroutine { id: one.number, state, waited, lock, labels, frames: functions, created_by })
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::model::vocabulary::frame::{Ns, RawName};
+use crate::model::facts::tables::{FrameKind, Location};
+use crate::model::vocabulary::frame::{Ns, RawFrame, RawName, SELECT_SENDS};
 use crate::model::vocabulary::go_functions::{is_wrapper, shown};
 use crate::model::vocabulary::state::{RawState, State};
 use crate::model::vocabulary::text::{NAME_CAP, clean_bytes};
@@ -14,9 +15,11 @@ use crate::process::maps::Maps;
 use crate::process::memory::{Memory, ReadMemory};
 use crate::runtimes::frame_and_thread_names::Names;
 use crate::runtimes::go::goroutine_list::{GoroutineList, Layout, Place, Status, read_reasons};
+use crate::runtimes::go::labels::{LabelsLayout, RawLabels};
 use crate::runtimes::go::program::Program;
+use crate::runtimes::go::selects::Selects;
 use crate::runtimes::go::semaphores::Semaphores;
-use crate::runtimes::go::{Read, read, size, unchanged_stacks};
+use crate::runtimes::go::{Read, Unchanged, read, size, unchanged_stacks};
 use crate::unwinder::framehop::InMemory;
 
 /// Maximum goroutines that wait which are read in one round. Of more, some are chosen, always the
@@ -44,6 +47,9 @@ pub struct Parked {
     pub since: Option<Ns>,
     /// The function that it was started with.
     pub name: RawName,
+    pub labels: RawLabels,
+    /// It waits in a `select`, and one of its cases sends.
+    pub sends: bool,
 }
 
 #[cfg(test)]
@@ -52,7 +58,8 @@ impl Parked {
     pub fn with_number(id: u64) -> Parked {
         let state = RawState::Known(State::Wait);
         let (stack, name) = (Vec::new(), RawName::default());
-        Parked { id, pc: 1, sp: 2, stack, state, since: None, name }
+        let labels = RawLabels::None;
+        Parked { id, pc: 1, sp: 2, stack, state, since: None, name, labels, sends: false }
     }
 }
 
@@ -74,6 +81,8 @@ pub struct Batch {
     pub is_part: bool,
     /// It is the last one of a round.
     pub is_last: bool,
+    /// Where the program has labels.
+    pub labels: Option<LabelsLayout>,
 }
 
 /// Reads the goroutines of one program that wait.
@@ -84,6 +93,7 @@ pub struct Reader<M> {
     list: Place,
     layout: Layout,
     reasons: Vec<Arc<str>>,
+    selects: Selects,
     /// The tables of functions: header, address of the first function, own address.
     tables: Vec<(Header, u64, u64)>,
     starts: FxHashMap<u64, Option<RawName>>,
@@ -102,12 +112,16 @@ impl Reader<Memory> {
     /// Finds the goroutines of a process. `None`: it is no Go program, cannot be read, or has just
     /// begun.
     pub fn of(pid: u32, names: Names) -> Option<Reader<Memory>> {
-        let maps = Maps::read(pid).ok()?;
-        Reader::new(Program::find(Memory::new(pid), &maps, pid)?, names)
+        Reader::find(Memory::new(pid), &Maps::read(pid).ok()?, pid, names)
     }
 }
 
 impl<M: ReadMemory> Reader<M> {
+    /// Does the same for a process with this memory and these mappings.
+    pub fn find(memory: M, maps: &Maps, pid: u32, names: Names) -> Option<Reader<M>> {
+        Reader::new(Program::find(memory, maps, pid)?, names)
+    }
+
     /// Finds the goroutines of a program. `None`: there is no list, or not yet.
     pub fn new(program: Program<M>, names: Names) -> Option<Reader<M>> {
         /// Goroutines of a program that is about to start its first ones.
@@ -124,6 +138,7 @@ impl<M: ReadMemory> Reader<M> {
             list: place,
             layout,
             reasons,
+            selects: Selects::default(),
             tables,
             starts: FxHashMap::default(),
             left: Vec::new(),
@@ -166,7 +181,8 @@ impl<M: ReadMemory> Reader<M> {
         let (memory, layout) = (&self.memory, &self.layout);
         let unchanged = |of: &[(u64, Read)]| {
             let stacks = unchanged_stacks(memory, layout, &Semaphores::default(), of);
-            stacks.into_iter().map(|stack| Some(stack?.bytes)).collect::<Vec<_>>()
+            let parts = |Unchanged { bytes, labels, .. }: Unchanged| (bytes, labels);
+            stacks.into_iter().map(|stack| stack.map(parts)).collect::<Vec<_>>()
         };
         let mut stacks = unchanged(&waiting);
         // One that cannot be read spoils all.
@@ -178,25 +194,38 @@ impl<M: ReadMemory> Reader<M> {
         for ((at, one), stack) in waiting.iter().zip(stacks) {
             // A stack that is not read to its end would not be whole.
             let is_whole = one.stack_end.checked_sub(one.sp) == Some(size(one) as u64);
-            if let (Some(stack), true) = (stack, is_whole)
-                && let Some(found) = self.parked(one, stack)
+            if let (Some((stack, labels)), true) = (stack, is_whole)
+                && let Some(mut found) = self.parked(one, stack, labels)
             {
+                found.sends = self.sends(*at, one);
                 parked.insert(*at, found);
             }
         }
         let slot = |at: u64| (at, parked.remove(&at).map_or(Slot::Other, Slot::Parked));
         let (slots, is_last) = (places.into_iter().map(slot).collect(), self.left.is_empty());
-        Batch { slots, listed: self.listed, is_part: self.parts > 1, is_last }
+        let labels = self.layout.labels;
+        Batch { slots, listed: self.listed, is_part: self.parts > 1, is_last, labels }
     }
 
     /// Returns a goroutine with what it waits for; `None`: the runtime started it for itself.
-    fn parked(&mut self, one: &Read, stack: Vec<u8>) -> Option<Parked> {
+    fn parked(&mut self, one: &Read, stack: Vec<u8>, labels: RawLabels) -> Option<Parked> {
         let Status::Waiting(reason) = one.status else { return None };
         let name = self.start_name(one.start)?;
         let reason = self.reasons.get(usize::from(reason)).map_or("", |reason| &**reason);
         let since = Some(one.since).filter(|since| *since > 0);
         let Read { number: id, pc, sp, .. } = *one;
-        Some(Parked { id, pc, sp, stack, state: state_of(reason), since, name })
+        let state = state_of(reason);
+        Some(Parked { id, pc, sp, stack, state, since, name, labels, sends: false })
+    }
+
+    /// Returns whether a goroutine waits in a `select` of which one case sends. It is proven if it
+    /// still waits afterwards.
+    fn sends(&mut self, at: u64, one: &Read) -> bool {
+        let Status::Waiting(reason) = one.status else { return false };
+        let is_select = self.reasons.get(usize::from(reason)).is_some_and(|r| **r == *"select");
+        is_select
+            && self.selects.sends(&self.memory, at)
+            && read(&self.memory, &self.layout, &[at]) == [Some(*one)]
     }
 
     /// Returns the name of a goroutine's first function; `None`: it is one of the runtime's own.
@@ -218,6 +247,11 @@ impl<M: ReadMemory> Reader<M> {
             }
         })
     }
+}
+
+/// Returns the frame that stands for the cases of a `select` of which one sends.
+pub fn frame_of_send(names: &Names) -> RawFrame {
+    names.frame(vec![Location::named(SELECT_SENDS, FrameKind::Marker)])
 }
 
 /// Returns the name of the function at `start`, or of the one that it calls if the compiler made it
@@ -302,6 +336,10 @@ fn state_of(reason: &str) -> RawState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pclntab::HEADER;
+    use crate::pclntab::tests::made_up::named;
+    use crate::runtimes::go::program::tests::made_up;
+    use crate::runtimes::go::tests::{FUNCTIONS, LIST, Words, put_table, world};
 
     #[test]
     fn of_many_goroutines_some_are_chosen_and_always_the_same() {
@@ -341,6 +379,55 @@ mod tests {
         // One more or less changes nothing.
         assert_eq!([3_999, 4_000, 4_001].map(|all| parts(2, all, (1, 1))), [2; 3]);
         assert_eq!([3_000, 3_001].map(|all| parts(2, all, (1, 1))), [1, 2]);
+    }
+
+    #[test]
+    fn what_the_compiler_made_for_a_statement_has_the_name_of_what_it_calls() {
+        // Functions from 0x1000, 0x1040 and 0x1050 on.
+        let name = |functions: [&[u8]; 3], calls: &[u64]| {
+            let table = named(1, 0x1000, functions);
+            let mut code = Vec::new();
+            for target in calls {
+                code.push(0xe8);
+                let next = 0x1000 + code.len() as u64 + 4;
+                code.extend((target.wrapping_sub(next) as u32).to_le_bytes());
+            }
+            code.resize(0x40, 0x90);
+            let mut memory = Words::default();
+            for (at, bytes) in [(0, &table), (0x1000, &code)] {
+                for (nth, word) in (0u64..).zip(bytes.chunks(8)) {
+                    let mut whole = [0; 8];
+                    whole[..word.len()].copy_from_slice(word);
+                    memory.put(at + 8 * nth, &[u64::from_le_bytes(whole)]);
+                }
+            }
+            let header = Header::parse(table[..HEADER].try_into().expect("72 bytes"));
+            let header = header.expect("a header");
+            let table = Table::new(header, header.text, InMemory { memory: &memory, at: 0 });
+            name_of_start(&memory, &table.expect("a table"), 0x1000)
+        };
+        let made: [&[u8]; 3] = [b"main.main.gowrap1", b"main.work", b"runtime.newstack"];
+        assert_eq!(name(made, &[0x1050, 0x1048, 0x1040]).as_deref(), Some("main.work"));
+        // What it calls may be inlined.
+        assert_eq!(name(made, &[0x1050]).as_deref(), Some("main.main"));
+        let own: [&[u8]; 3] = [b"main.main.func1", b"main.work", b"runtime.newstack"];
+        assert_eq!(name(own, &[0x1040]).as_deref(), Some("main.main.func1"));
+    }
+
+    #[test]
+    fn a_round_in_which_twice_as_many_wait_as_are_read_ends() {
+        let mut memory = world(152);
+        put_table(&mut memory, &named(1, 0x1000, FUNCTIONS));
+        let program = made_up(memory, named(1, 0x1000, FUNCTIONS), LIST);
+        let mut reader = Reader::new(program, Names::default()).expect("a list");
+        // The first of six waits.
+        assert!(!reader.next_batch(1).is_last);
+        for (waiting, is_last) in [(2 * ROUND_MAX - 2, false), (2 * ROUND_MAX - 1, true)] {
+            let mut all = reader.list.pointers(&reader.memory).expect("a list");
+            all.reverse();
+            (reader.left, reader.waiting) = (all, waiting);
+            assert_eq!(reader.next_batch(1).is_last, is_last, "{waiting}");
+        }
     }
 
     #[test]

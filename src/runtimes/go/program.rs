@@ -151,10 +151,8 @@ impl<M: ReadMemory> Program<M> {
     pub fn referred_by(&self, function: &str) -> Vec<u64> {
         const DISTANCE: usize = 4;
         let mut found = Vec::new();
-        for (start, end) in self.named(function) {
-            let mut code = vec![0; (end - start).min(CODE_MAX) as usize];
-            let count = self.memory.read(start, &mut code);
-            for (at, distance) in code[..count].windows(DISTANCE).enumerate() {
+        for (start, code) in self.code_of(function) {
+            for (at, distance) in code.windows(DISTANCE).enumerate() {
                 let distance = i32::from_le_bytes(distance.try_into().expect("4 bytes"));
                 let next = start.wrapping_add((at + DISTANCE) as u64);
                 let target = next.wrapping_add_signed(distance.into());
@@ -166,6 +164,22 @@ impl<M: ReadMemory> Program<M> {
         found.sort_unstable();
         found.dedup();
         found
+    }
+
+    /// Returns where functions with this name begin, and the beginning of their code.
+    pub fn code_of(&self, function: &str) -> Vec<(u64, Vec<u8>)> {
+        let read = |(start, end): (u64, u64)| {
+            let mut code = vec![0; (end - start).min(CODE_MAX) as usize];
+            let count = self.memory.read(start, &mut code);
+            code.truncate(count);
+            (start, code)
+        };
+        self.named(function).into_iter().map(read).collect()
+    }
+
+    /// Returns whether the program has a function with this name.
+    pub fn has_function(&self, function: &str) -> bool {
+        !self.named(function).is_empty()
     }
 
     /// Returns start and end of the program's own functions with this name.

@@ -8,15 +8,15 @@ use program::tests::made_up;
 
 /// Words in memory; what was not written is not there.
 #[derive(Clone, Default)]
-struct Words {
-    words: BTreeMap<u64, u64>,
+pub struct Words {
+    pub words: BTreeMap<u64, u64>,
     /// A word that differs from the nth read of it on.
     changes: Option<(u64, u32)>,
     read: Cell<u32>,
 }
 
 impl Words {
-    fn put(&mut self, at: u64, words: &[u64]) {
+    pub fn put(&mut self, at: u64, words: &[u64]) {
         for (number, word) in (0..).zip(words) {
             self.words.insert(at + 8 * number, *word);
         }
@@ -48,8 +48,8 @@ impl ReadMemory for Words {
 
 /// Functions: `main.work` from 0x1000 on, that which extends the list from 0x1040, `goexit` from
 /// 0x1050.
-const FUNCTIONS: [&[u8]; 3] = [b"main.work", b"runtime.allgadd", b"runtime.goexit"];
-const LIST: u64 = 0x9000;
+pub const FUNCTIONS: [&[u8]; 3] = [b"main.work", b"runtime.allgadd", b"runtime.goexit"];
+pub const LIST: u64 = 0x9000;
 const POINTERS: u64 = 0x20000;
 const STACK: u64 = 0x40000;
 
@@ -71,7 +71,7 @@ fn goroutine(memory: &mut Words, number_at: u64, nth: u64, number: u64, status: 
     memory.put(stack, &[0, 0, 0, 0x1010, 0, 0, 0, 0x1051]);
 }
 
-fn world(number_at: u64) -> Words {
+pub fn world(number_at: u64) -> Words {
     let mut memory = Words::default();
     // The code of the function that extends the list: a distance at 0x1041.
     let distance = (LIST - 0x1045) as u32;
@@ -250,6 +250,56 @@ fn no_table_of_semaphores_makes_it_last() {
     }
 }
 
+/// Puts the table of functions into memory, from where it is read, too.
+pub fn put_table(memory: &mut Words, table: &[u8]) {
+    for (nth, word) in (0u64..).zip(table.chunks(8)) {
+        let mut bytes = [0; 8];
+        bytes[..word.len()].copy_from_slice(word);
+        memory.put(8 * nth, &[u64::from_le_bytes(bytes)]);
+    }
+}
+
+#[test]
+fn goroutines_have_the_labels_that_they_had_all_the_time() {
+    use labels::{Form, LabelsLayout, RawLabels};
+    use parked::{Reader, Slot};
+
+    const SET: u64 = 0x50000;
+    let setter = b"runtime/pprof.runtime_setProfLabel";
+    let table = named(1, 0x1000, [setter, FUNCTIONS[1], FUNCTIONS[2]]);
+    let mut memory = world(152);
+    put_table(&mut memory, &table);
+    // mov [r14+400], rax
+    memory.put(0x1000, &[u64::from_le_bytes([0x49, 0x89, 0x86, 0x90, 1, 0, 0, 0x90])]);
+    // A map with one entry.
+    memory.put(place(0) + 400, &[SET]);
+    memory.put(SET, &[SET + 8, 1, 0, SET + 0x40, 0]);
+    memory.put(SET + 0x40, &[0; 34]);
+    memory.put(SET + 0x40, &[7, SET + 0x200, 6]);
+    memory.put(SET + 0x40 + 136, &[SET + 0x208, 1]);
+    memory.put(SET + 0x200, &[u64::from_le_bytes(*b"tenant\0\0"), u64::from(b'7')]);
+    let of_each = |memory: &Words| {
+        let found = goroutines(&made_up(memory.clone(), table.clone(), LIST)).expect("goroutines");
+        let labels =
+            found.list.iter().map(|one| (one.id, one.labels.as_deref().map(str::to_owned)));
+        labels.collect::<Vec<_>>()
+    };
+    let labelled = |text: &str| [(1, Some(text.to_owned())), (9, None), (10, None)];
+    assert_eq!(of_each(&memory), labelled("[labels tenant=7]"));
+    let mut gone = memory.clone();
+    gone.put(SET + 8, &[2]);
+    assert_eq!(of_each(&gone), labelled("[labels (other)]"));
+    // It gets other labels meanwhile.
+    let changing = Words { changes: Some((place(0) + 400, 2)), ..memory.clone() };
+    assert_eq!(of_each(&changing), labelled("")[1..]);
+
+    let program = made_up(memory, table, LIST);
+    let batch = Reader::new(program, Default::default()).expect("a list").next_batch(64);
+    assert_eq!(batch.labels, Some(LabelsLayout { offset: 400, form: Form::Map }));
+    let Slot::Parked(parked) = &batch.slots[0].1 else { panic!("{batch:?}") };
+    assert_eq!(parked.labels, RawLabels::All(vec![(b"tenant".into(), b"7".into())]));
+}
+
 #[test]
 fn stacks_that_change_or_are_not_whole_are_counted() {
     let whole = world(152);
@@ -319,13 +369,7 @@ fn goroutines_that_wait_are_read_in_rounds() {
         Reader::new(program, names.clone()).expect("a list")
     };
     let mut memory = world(152);
-    // The table is read from memory, too.
-    let table = named(1, 0x1000, FUNCTIONS);
-    for (nth, word) in (0u64..).zip(table.chunks(8)) {
-        let mut bytes = [0; 8];
-        bytes[..word.len()].copy_from_slice(word);
-        memory.put(8 * nth, &[u64::from_le_bytes(bytes)]);
-    }
+    put_table(&mut memory, &named(1, 0x1000, FUNCTIONS));
     let waits = |batch: &Batch| -> Vec<u64> {
         let id = |(_, slot): &(u64, Slot)| match slot {
             Slot::Parked(parked) => Some(parked.id),
@@ -340,8 +384,9 @@ fn goroutines_that_wait_are_read_in_rounds() {
     let stack: Vec<u8> = [0, 0, 0, 0x1010, 0, 0, 0, 0x1051u64].map(u64::to_le_bytes).concat();
     let name = names.thread_name("main.work").expect("room");
     let (pc, sp, since) = (0x1010, STACK, Some(1_000));
-    let expected =
-        Parked { id: 1, pc, sp, stack, state: RawState::Known(State::Wait), since, name };
+    let labels = RawLabels::None;
+    let (state, sends) = (RawState::Known(State::Wait), false);
+    let expected = Parked { id: 1, pc, sp, stack, state, since, name, labels, sends };
     assert_eq!(batch.slots[0], (place(0), Slot::Parked(expected)));
     assert_eq!(batch.slots[1], (place(1), Slot::Other), "a thread executes it");
     assert_eq!(all.next_batch(64), batch, "the next round");

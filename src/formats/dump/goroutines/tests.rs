@@ -12,6 +12,7 @@ fn goroutine(id: u64, state: &str, waited: Option<Ns>, frames: &[&str]) -> DumpG
         state: state.into(),
         waited,
         lock: None,
+        labels: None,
         frames: frames.iter().map(|frame| framed(frame)).collect(),
         created_by: None,
     }
@@ -80,6 +81,36 @@ GOROUTINES: 7 that no thread executes, 3 on threads
 ";
     assert_eq!(written(&[some()], false, false), expected);
     assert_eq!(written(&[], false, false), "");
+}
+
+#[test]
+fn labels_are_shown_and_tell_goroutines_apart() {
+    let labelled = |id, text: &str| DumpGoroutine {
+        labels: Some(text.into()),
+        ..goroutine(id, "select", None, &["main.a"])
+    };
+    let all = of_process(vec![
+        labelled(1, "[labels handler=/x, tenant=7]"),
+        labelled(2, "[labels (other)]"),
+        goroutine(3, "select", None, &["main.a"]),
+        labelled(4, "[labels handler=/x, tenant=7]"),
+        labelled(5, &format!("[labels long={}]", "x".repeat(200))),
+    ]);
+    let text = written(std::slice::from_ref(&all), false, false);
+    let of = |head: &str| {
+        let mut lines = text.lines().skip_while(|line| !line.trim().starts_with(head));
+        let labels = lines.by_ref().take_while(|line| !line.is_empty());
+        let labels = labels.filter_map(|line| line.trim().strip_prefix("labels "));
+        labels.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(of("2 goroutines  select"), ["handler=/x, tenant=7"]);
+    assert_eq!(of("goroutine 2  select"), ["(other)"]);
+    assert!(of("goroutine 3  select").is_empty(), "{text}");
+    assert!(text.lines().all(|line| line.len() <= WIDTH), "{text}");
+    let line = serde_json::to_value(GoroutinesLine::new(&all)).expect("JSON");
+    let labels = |at: usize| line["list"][at]["labels"].clone();
+    assert_eq!(labels(0), serde_json::json!({"handler": "/x", "tenant": "7"}));
+    assert_eq!([labels(1), labels(2)], [serde_json::Value::Null, serde_json::json!({})]);
 }
 
 #[test]

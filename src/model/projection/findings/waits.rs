@@ -13,7 +13,8 @@ use crate::model::projection::settings::Metric;
 use crate::model::projection::waits::{Asked, Facts, Peer, WaitsFor, describe};
 use crate::model::projection::{Bursts, CommonWait, HeldBy, Lock, Stuck};
 use crate::model::vocabulary::blocker::BlockerKind;
-use crate::model::vocabulary::frame::{Ns, SECOND};
+use crate::model::vocabulary::frame::{Ns, SECOND, SOME_GOROUTINES};
+use crate::model::vocabulary::go_functions;
 use crate::model::vocabulary::state::State;
 
 /// A wait of this duration is worth a sentence.
@@ -295,7 +296,8 @@ impl Evidence<'_> {
         let much = self.share(wait.waited_ns) >= MUCH_IN_ONE_PLACE && threads >= WAITING_THREADS;
         if let Some(bursts) = wait.bursts {
             let (what, when) = (self.what(wait), self.when(bursts));
-            let text = format!("{} threads waited{what} {when}", bursts.threads);
+            let noun = if wait.of_goroutines { "goroutines" } else { "threads" };
+            let text = format!("{} {noun} waited{what} {when}", bursts.threads);
             let (lost_ns, more) = (wait.waited_ns, self.place(wait));
             let node = wait.node;
             return Some(Finding { lost_ns, more, node, ..Finding::new(Kind::Hiccup, text) });
@@ -343,7 +345,7 @@ impl Evidence<'_> {
         let group = wait.group.and_then(|group| groups.get(group as usize));
         match (wait.threads, group) {
             (0 | 1, _) => (wait.name.to_string(), true),
-            (n, _) if wait.of_goroutines => (format!("{n} goroutines"), false),
+            (n, _) if wait.of_goroutines => self.goroutines(n, wait),
             (n, Some(group)) if group.known_threads() == (n as usize, false) => {
                 let all = if n == 2 { "both".to_owned() } else { format!("all {n}") };
                 (format!("{all} {} threads", group.name), false)
@@ -351,6 +353,21 @@ impl Evidence<'_> {
             (n, Some(group)) => (format!("{n} {} threads", group.name), false),
             (n, None) => (format!("{n} threads"), false),
         }
+    }
+
+    /// Returns how many goroutines wait at the same time, of `all` that waited there, and whether
+    /// that is one. Many live shortly, one after the other.
+    fn goroutines(&self, all: u32, wait: &CommonWait) -> (String, bool) {
+        let on_average = self.threads(wait.waited_ns).round() as u32;
+        let count = on_average.max(wait.waiting_now).clamp(1, all);
+        let least = match self.snapshot.notice.as_deref() {
+            Some(notice) if notice.contains(SOME_GOROUTINES) => "at least ",
+            _ => "",
+        };
+        let noun = if count == 1 { "goroutine" } else { "goroutines" };
+        // Where that is nearly all, it needs no word.
+        let at_a_time = if count < all / 2 { " at a time" } else { "" };
+        (format!("{least}{count} {noun}{at_a_time}"), count == 1)
     }
 
     /// Returns whether all who wait there now, several, wait for results of tasks that no thread
@@ -416,7 +433,10 @@ impl Evidence<'_> {
             (_, Some(common)) => format!(" in {}", common.waits_for.what),
             (_, None) if is_child(wait) => " for child processes".into(),
             (_, None) => match &wait.by {
-                Some(by) => format!(" in {}", self.function(by)),
+                Some(by) => match go_wait(by) {
+                    Some(what) => what.to_owned(),
+                    None => format!(" in {}", self.function(by)),
+                },
                 None => String::new(),
             },
         }
@@ -436,6 +456,7 @@ impl Evidence<'_> {
         let by = wait.by.as_ref().filter(|by| {
             // A stack without a function of the user is named by its library.
             wait.place.last().is_some_and(|last| last.function != by.function)
+                && go_wait(by).is_none()
         });
         let after = by.map_or(String::new(), |by| format!("> {}", self.function(by)));
         (!functions.is_empty()).then(|| More { before: "in".into(), functions, after })
@@ -476,6 +497,21 @@ impl Evidence<'_> {
 fn without_activity(waits: WaitsFor) -> WaitsFor {
     let cause = |peer: &Peer| peer.activity.filter(|activity| activity.is_cause());
     WaitsFor { peer: waits.peer.map(|peer| Peer { activity: cause(&peer), ..peer }), ..waits }
+}
+
+/// Returns what a goroutine waits for, with a blank before it, by the function of Go's runtime in
+/// which the user's function waits. That function's name says nothing to the user. `None`: it is
+/// none of these.
+fn go_wait(by: &Location) -> Option<&'static str> {
+    let name = by.function.strip_prefix("runtime.")?;
+    let is_of_runtime = go_functions::is_go(&by.function, by.file.as_deref())
+        && go_functions::package(&by.function) == "runtime";
+    is_of_runtime.then_some(match name {
+        "chansend" | "chansend1" => " to send to a channel",
+        "chanrecv" | "chanrecv1" | "chanrecv2" => " to receive from a channel",
+        "selectgo" | "block" => " in select",
+        _ => "",
+    })
 }
 
 /// Returns whether threads wait for processes that they started.

@@ -46,7 +46,8 @@ fn shown(text: &str) -> String {
 }
 
 impl Grouping {
-    /// Parses `rules`, `name`, `thread`, `process`, `blocker`, `none` or `frame:REGEX`.
+    /// Parses `rules`, `name`, `thread`, `process`, `blocker`, `none`, `label`, `label:KEY` or
+    /// `frame:REGEX`.
     pub fn parse(text: &str) -> Result<Grouping, String> {
         Ok(match text {
             "rules" => Grouping::Rules,
@@ -55,14 +56,20 @@ impl Grouping {
             "process" => Grouping::Process,
             "blocker" => Grouping::Blocker,
             "none" => Grouping::None,
-            _ => match text.strip_prefix("frame:") {
-                Some("") => {
+            "label" => Grouping::Label(None),
+            _ => match text.split_once(':') {
+                Some(("frame", "")) => {
                     return Err("`frame:` needs a regular expression behind the colon".into());
                 }
-                Some(regex) => Grouping::Frame(pattern(regex)?),
-                None => {
+                Some(("frame", regex)) => Grouping::Frame(pattern(regex)?),
+                Some(("label", "")) => {
+                    return Err("`label:` needs the key of a label behind the colon".into());
+                }
+                Some(("label", key)) => Grouping::Label(Some(key.into())),
+                _ => {
                     return Err(format!(
-                        "`{}` is none of rules, name, thread, process, blocker, none, frame:REGEX",
+                        "`{}` is none of rules, name, thread, process, blocker, none, label, \
+                         label:KEY, frame:REGEX",
                         shown(text)
                     ));
                 }
@@ -278,16 +285,22 @@ mod tests {
 
     #[test]
     fn groupings_parse() {
-        for word in ["rules", "name", "thread", "process", "none"] {
-            assert_eq!(Grouping::parse(word).map(|g| g.word()), Ok(word));
+        for word in ["rules", "name", "thread", "process", "blocker", "none", "label"] {
+            let parsed = Grouping::parse(word).expect("a grouping");
+            assert_eq!((parsed.word(), parsed.typed()), (word, word.to_owned()));
+        }
+        for text in ["label:tenant", "label:a:b=c", "frame:^handle"] {
+            assert_eq!(Grouping::parse(text).map(|g| g.typed()), Ok(text.to_owned()));
         }
         assert!(
             matches!(Grouping::parse("frame:^handle"), Ok(Grouping::Frame(r)) if r.as_str() == "^handle")
         );
         assert!(Grouping::parse("frame:").is_err() && Grouping::parse("frame:(").is_err());
+        assert!(Grouping::parse("label:").is_err());
         assert_eq!(
             Grouping::parse("colour").map(|g| g.word()),
-            Err("`colour` is none of rules, name, thread, process, blocker, none, frame:REGEX"
+            Err("`colour` is none of rules, name, thread, process, blocker, none, label, \
+                 label:KEY, frame:REGEX"
                 .into())
         );
     }

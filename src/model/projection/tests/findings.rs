@@ -23,7 +23,7 @@ pub(super) fn found(world: &mut World) -> Vec<Finding> {
     found_in(world, &snapshot)
 }
 
-fn found_in(world: &mut World, snapshot: &Snapshot) -> Vec<Finding> {
+pub(super) fn found_in(world: &mut World, snapshot: &Snapshot) -> Vec<Finding> {
     let mut projection = world.project_with(&mut Projector::default(), snapshot, &mine());
     (projection.from, projection.till) = (0, 100 * MS);
     findings(snapshot, &projection, 10_000_000, &|_| None, Wording::WHOLE)

@@ -1,6 +1,6 @@
 //! Goroutines: groups by the function that they were started with, and their collector.
 
-use super::findings::{found, waits};
+use super::findings::{found, found_in, waits};
 use super::group_now::{chains, counts};
 use super::locks::{MS, now};
 use super::*;
@@ -64,6 +64,53 @@ fn groups_of_goroutines_have_no_threads_of_their_own() {
     }
     let sentence = &found(&mut world)[0].text;
     assert!(sentence.starts_with("3 threads wait"), "{sentence}");
+}
+
+/// Adds a wait of each of `count` goroutines; `ms`: its time.
+fn goroutines(world: &mut World, count: u64, stack: &str, state: State, ms: u64) {
+    for id in 0..count {
+        let thread = ThreadKey::goroutine(1, id, id);
+        world.fact_of(thread, "main.serve", stack, state, ms * MS);
+    }
+}
+
+const SENDS: &str = "#runtime.goexit;#main.serve:3;#main.produce:5;##runtime.chansend1:9";
+
+#[test]
+fn a_sentence_counts_the_goroutines_that_wait_at_the_same_time() {
+    let says = |count, ms, notice: Option<&str>| {
+        let mut world = World::new();
+        goroutines(&mut world, count, SENDS, State::Wait, ms);
+        let snapshot = Snapshot { notice: notice.map(Into::into), ..world.snapshot() };
+        found_in(&mut world, &snapshot)[0].sentence()
+    };
+    let rest = "to send to a channel: 100 % of busy time, in main.serve > main.produce";
+    assert_eq!(says(20, 100, None), format!("20 goroutines wait {rest}"));
+    // In the range of 100 ms ten are always there.
+    assert_eq!(says(200, 5, None), format!("10 goroutines at a time wait {rest}"));
+    assert_eq!(says(20, 5, None), format!("1 goroutine at a time waits {rest}"));
+    let some = "process 1: of its many goroutines only some are read";
+    assert_eq!(says(20, 90, Some(some)), format!("at least 18 goroutines wait {rest}"));
+    assert_eq!(says(20, 100, Some("capturing by perf")), format!("20 goroutines wait {rest}"));
+}
+
+#[test]
+fn goroutines_that_wait_now_are_counted() {
+    let mut world = World::new();
+    goroutines(&mut world, 40, SENDS, State::Wait, 10);
+    let mut snapshot = world.snapshot();
+    snapshot.threads = world.facts[..12].iter().map(|(key, _)| now(key)).collect();
+    let sentence = found_in(&mut world, &snapshot)[0].sentence();
+    assert!(sentence.starts_with("12 goroutines at a time wait"), "{sentence}");
+}
+
+#[test]
+fn threads_beside_goroutines_are_counted_as_threads() {
+    let mut world = World::new();
+    goroutines(&mut world, 3, SENDS, State::Wait, 100);
+    waits(&mut world, "shop", SENDS, State::Wait, 100);
+    let sentence = &found(&mut world)[0].text;
+    assert!(sentence.starts_with("4 threads wait"), "{sentence}");
 }
 
 #[test]

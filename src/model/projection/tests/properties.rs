@@ -241,6 +241,7 @@ fn grouping() -> impl Strategy<Value = Grouping> {
         Grouping::Process,
         Grouping::Blocker,
         Grouping::None,
+        Grouping::Label(None),
         frame,
     ])
 }

@@ -485,7 +485,10 @@ fn is_idle_in_go(state: State, frames: &[&str]) -> bool {
             _ => Origin::Library,
         };
         let file = Some("/src/a.go".into());
-        let location = Location { file, ..Location::named(name, FrameKind::Native) };
+        let location = match name.starts_with('[') {
+            true => Location::named(name, FrameKind::Marker),
+            false => Location { file, ..Location::named(name, FrameKind::Native) },
+        };
         base.below(mark(&location, role(&location, origin)))
     });
     base.is_idle(state)
@@ -545,6 +548,9 @@ fn a_goroutine_that_sends_has_work() {
     ] {
         assert!(!is_idle_in_go(State::Wait, &[frames, &send].concat()), "{frames:?}");
     }
+    let select = ["main.stage", "runtime.selectgo"];
+    assert!(is_idle_in_go(State::Wait, &select));
+    assert!(!is_idle_in_go(State::Wait, &[&select[..], &["[select with a send]"]].concat()));
 }
 
 #[test]

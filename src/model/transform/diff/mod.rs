@@ -166,7 +166,10 @@ pub fn diff(before: Side<'_>, after: Side<'_>, settings: &Settings, per: Per) ->
         groups_after: Vec::new(),
         nodes_after: vec![NONE; after.projection.node_count() as usize],
         groups_are_measured: !by_stack
-            && !matches!(settings.grouping, Grouping::Frame(_) | Grouping::Blocker),
+            && !matches!(
+                settings.grouping,
+                Grouping::Frame(_) | Grouping::Label(_) | Grouping::Blocker
+            ),
         quantile: 0.0,
     };
     let mut alike = Alike::new([before.projection, after.projection], settings.roll_up);

@@ -28,10 +28,12 @@ use crate::model::projection::{
 use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::event::Syscall;
 use crate::model::vocabulary::frame::{
-    FrameCode, Marker, RawFrame, ThreadKind, WAITS_FOR_GIL, task_name, task_text,
+    FrameCode, Marker, RawFrame, SELECT_SENDS, SOME_GOROUTINES, ThreadKind, WAITS_FOR_GIL,
+    task_name, task_text,
 };
 use crate::model::vocabulary::go_functions;
 use crate::model::vocabulary::goroutine_states::is_of_go;
+use crate::model::vocabulary::labels;
 use crate::model::vocabulary::role::Origin;
 use crate::model::vocabulary::thread_name_rules::{UNNAMED, by_rules};
 use crate::model::vocabulary::wakeup::{Pair, Waker, Wakeups};
@@ -81,10 +83,10 @@ impl Redactor {
                 })
                 .collect(),
             wakeups: snapshot.wakeups.as_ref().map(|wakeups| self.wakeups(wakeups).into()),
-            notice: snapshot
-                .notice
-                .as_ref()
-                .map(|_| "there is a notice, which --redact leaves out".into()),
+            notice: snapshot.notice.as_ref().map(|notice| match is_of_goroutines(notice) {
+                true => notice.clone(),
+                false => "there is a notice, which --redact leaves out".into(),
+            }),
             ..snapshot.clone()
         }
     }
@@ -196,6 +198,17 @@ impl Redactor {
         }
     }
 
+    /// Returns the replacement of the text of a frame that carries labels. Values may be any text
+    /// of a user's, so not even their punctuation is kept.
+    pub fn labels(&self, text: &str) -> String {
+        let replaced = |(key, value): (String, String)| match &*value {
+            labels::OTHER => (self.key.words(&key), value),
+            value => (self.key.words(&key), self.key.word(value)),
+        };
+        let all: Vec<(String, String)> = labels::labels(text).into_iter().map(replaced).collect();
+        if all.is_empty() { labels::text_of_others() } else { labels::text(&all) }
+    }
+
     /// Returns the replacement of the name of a type that a task awaits; CPython's own are no
     /// secret.
     pub fn awaited(&self, class: &str) -> String {
@@ -214,6 +227,7 @@ impl Redactor {
         if kind == FrameKind::Marker {
             let function = match task_name(function) {
                 Some(name) => task_text(&self.task(name)),
+                None if location.is_labels() => self.labels(function),
                 None => marker(&self.key, function),
             };
             let function = function.into();
@@ -348,7 +362,20 @@ pub fn settings(settings: &Settings) -> (Settings, bool) {
         kept.grouping = Grouping::Rules;
         dropped = true;
     }
+    if matches!(kept.grouping, Grouping::Label(Some(_))) {
+        kept.grouping = Grouping::Label(None);
+        dropped = true;
+    }
     (kept, dropped)
+}
+
+/// Whether a notice only says that not all goroutines are read, which figures depend on.
+fn is_of_goroutines(notice: &str) -> bool {
+    let mut sentences = notice.split("; ");
+    sentences.all(|sentence| {
+        let rest = sentence.strip_prefix("process ").and_then(|rest| rest.split_once(": "));
+        rest.is_some_and(|(pid, what)| pid.parse::<u32>().is_ok() && what == SOME_GOROUTINES)
+    })
 }
 
 /// Redacts a marker: `[no unwind info: libfoo.so]` has sampletop's words and a private name.
@@ -382,6 +409,7 @@ const OWN_MARKERS: &[&str] = &[
     "[lost from the file]",
     "frames on the heap",
     WAITS_FOR_GIL,
+    SELECT_SENDS,
 ];
 
 /// Returns whether the function is of Java's package `java`, to which programs cannot add classes.

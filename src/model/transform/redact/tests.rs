@@ -192,6 +192,18 @@ fn what_every_system_has_stays_and_nothing_else_does() {
         ("[task acme-3]", format!("[task {}]", redactor.thread("acme-3"))),
         ("[task torn]", format!("[task {}]", redactor.thread("torn"))),
         ("[task (other)]", "[task (other)]".to_owned()),
+        ("[labels (other)]", "[labels (other)]".to_owned()),
+        (
+            "[labels acme.id=7, user=ann@acme.org, z=(other)]",
+            format!(
+                "[labels {}={}, {}={}, {}=(other)]",
+                KEY.words("acme.id"),
+                KEY.word("7"),
+                KEY.word("user"),
+                KEY.word("ann@acme.org"),
+                KEY.word("z")
+            ),
+        ),
     ] {
         assert_eq!(
             *redactor.location(&location(text, "", FrameKind::Marker), Origin::Unknown).function,
@@ -253,6 +265,10 @@ fn settings_that_go_by_names_are_left_out() {
         ..Settings::default()
     };
     assert!(matches!(settings(&by_frame), (Settings { grouping: Grouping::Rules, .. }, true)));
+    let by_label = Grouping::Label(Some("acme".into()));
+    let by_label = Settings { grouping: by_label, ..Settings::default() };
+    let (kept, dropped) = settings(&by_label);
+    assert!(dropped && matches!(kept.grouping, Grouping::Label(None)));
 }
 
 fn name() -> impl Strategy<Value = String> {
@@ -379,6 +395,16 @@ fn a_snapshot_tells_nothing_of_its_program_host_or_user() {
         ..snapshot
     };
     assert_eq!(&*Redactor::new(KEY).snapshot(&own).capture, "bpf");
+    // What figures depend on is kept, if it is all that is noted.
+    let notice = |text: &str| {
+        let snapshot = Snapshot { notice: Some(text.into()), ..own.clone() };
+        Redactor::new(KEY).snapshot(&snapshot).notice.as_deref() == Some(text)
+    };
+    let some = "process 7: of its many goroutines only some are read";
+    assert!(notice(some) && notice(&format!("{some}; {some}")));
+    for other in [&*format!("{some}; process 8: secret"), &some[11..], "process secret: x"] {
+        assert!(!notice(other), "{other}");
+    }
 }
 
 /// They would name functions to who has the program.

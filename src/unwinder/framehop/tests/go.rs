@@ -20,6 +20,15 @@ fn walk(f: &[u8]) -> (Vec<Option<Marker>>, Walk) {
 }
 
 fn walk_with(f: &[u8], prepare: impl FnOnce(&mut dyn Unwinder)) -> (Vec<Option<Marker>>, Walk) {
+    walk_in(f, |_| {}, prepare)
+}
+
+/// `change`: what is different in memory.
+fn walk_in(
+    f: &[u8],
+    change: impl FnOnce(&Fake),
+    prepare: impl FnOnce(&mut dyn Unwinder),
+) -> (Vec<Option<Marker>>, Walk) {
     let mut world = world_of(Vec::new());
     // There are no unwind tables, so Go's own table is searched for.
     world.memory.put(IMAGE + 64 + 2 * 56, &[0; 4]);
@@ -38,6 +47,7 @@ fn walk_with(f: &[u8], prepare: impl FnOnce(&mut dyn Unwinder)) -> (Vec<Option<M
     let mut bytes = vec![0; 0x100];
     assert!(world.memory.read_exact(SP, &mut bytes).is_some());
     let mut out = Vec::new();
+    change(&world.memory);
     prepare(&mut world.unwinder);
     let walk = world.unwinder.walk(&registers, StackBytes { base: SP, bytes: &bytes }, &mut out);
     let marker = |frame: &RawFrame| match frame.decode() {
@@ -97,6 +107,32 @@ fn a_goroutine_that_was_copied_too_follows_behind_systemstack() {
         };
         assert_eq!(walk_with(calls, before), cut, "it belongs to another walk");
     }
+}
+
+#[test]
+fn a_word_that_no_call_has_left_is_no_return_address() {
+    let expected = (vec![None, Some(Marker::BadUnwind)], ends(Marker::BadUnwind));
+    assert_eq!(walk_in(b"main.f", |memory| memory.put(IN_F - 5, &[0x90]), |_| {}), expected);
+}
+
+#[test]
+fn before_go_1_21_the_record_is_the_callers_whose_frame_ends_there() {
+    // `systemstack` has no frame record of its own. `f` calls itself here; its frame has 24 bytes.
+    let calls_itself = |memory: &Fake| {
+        let distance = (image::CODE as u32).wrapping_sub(IN_F as u32);
+        memory.put(IN_F - 5, &[&[0xe8][..], &distance.to_le_bytes()].concat());
+    };
+    let walk = |below: u64| {
+        let record = OTHER + 0x100;
+        let mut words = [0u64; 10];
+        words[(0x40 - below as usize) / 8] = IN_F;
+        let bytes = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let copied = GoroutineStack { base: record - 0x40, bytes };
+        let prepare = |unwinder: &mut dyn Unwinder| unwinder.set_goroutine_stack(Some(copied));
+        walk_in(b"runtime.systemstack", calls_itself, prepare).0
+    };
+    let is_found = |below| walk(below).len() > 3;
+    assert_eq!([8, 16, 24, 32, 40].map(is_found), [false, false, true, false, false]);
 }
 
 #[test]

@@ -181,6 +181,7 @@ impl Oracle {
                 (None, State::Lock | State::Wait) => "(waits for something unknown)".to_owned(),
             },
             Grouping::None => "(all)".to_owned(),
+            Grouping::Label(_) => "(no labels)".to_owned(),
             Grouping::Frame(pattern) => match frames.iter().find(|l| pattern.is_match(&l.function))
             {
                 Some(location) => location.function.to_string(),
