@@ -144,6 +144,10 @@ const COPIED: &str = " KiB copied]";
 /// The frame that stands for what a thread calls to get the lock of CPython's interpreter.
 pub const WAITS_FOR_GIL: &str = "[waiting for the GIL]";
 
+/// Stands between the stack of an async function that was resumed and the functions that await it,
+/// which are further out. Nothing is missing in its place.
+pub const AWAIT: &str = "[await]";
+
 /// Text around the name of a task.
 const TASK: &str = "[task ";
 const TASK_END: &str = "]";
@@ -161,7 +165,7 @@ pub fn task_name(text: &str) -> Option<&str> {
 
 /// Whether the text of a marker stands for no missing frame.
 pub fn is_harmless(text: &str) -> bool {
-    text == WAITS_FOR_GIL || task_name(text).is_some()
+    [WAITS_FOR_GIL, AWAIT].contains(&text) || task_name(text).is_some()
 }
 
 /// Why a stack ends early, or what stands where no stack could be had.
@@ -419,7 +423,7 @@ mod tests {
             assert_eq!(task_name(&task_text(name)), Some(name));
             assert!(is_harmless(&task_text(name)) && !Marker::is_text(&task_text(name)));
         }
-        assert!(is_harmless(WAITS_FOR_GIL));
+        assert!(is_harmless(WAITS_FOR_GIL) && is_harmless(AWAIT));
         for marker in Marker::ALL {
             assert!(!is_harmless(&marker.text(None)), "{marker:?}");
         }

@@ -28,7 +28,7 @@ use crate::model::projection::{
 use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::event::Syscall;
 use crate::model::vocabulary::frame::{
-    FrameCode, Marker, RawFrame, ThreadKind, WAITS_FOR_GIL, task_name, task_text,
+    AWAIT, FrameCode, Marker, RawFrame, ThreadKind, WAITS_FOR_GIL, task_name, task_text,
 };
 use crate::model::vocabulary::go_functions;
 use crate::model::vocabulary::goroutine_states::is_of_go;
@@ -382,6 +382,7 @@ const OWN_MARKERS: &[&str] = &[
     "[lost from the file]",
     "frames on the heap",
     WAITS_FOR_GIL,
+    AWAIT,
 ];
 
 /// Returns whether the function is of Java's package `java`, to which programs cannot add classes.
