@@ -7,7 +7,7 @@ mod common;
 #[path = "common/dumped.rs"]
 mod dumped;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -412,6 +412,135 @@ fn the_main_thread_has_a_name_of_its_own() {
             let what = format!("{}: {report:#}", node.display());
             assert_eq!(found.len(), 1, "{what}");
             assert_eq!(found[0]["tid"], pid, "{what}");
+        }
+    }
+}
+
+/// A function of awaiting.js, or one that it calls: its name and line, and whether it awaits
+/// another.
+type Site = (String, u64, bool);
+
+/// What awaiting.js says: by the function that each async function calls, the innermost ones first.
+fn sites_of(running: &mut Running) -> BTreeMap<String, Vec<Site>> {
+    let line = running.lines.next().expect("a line").expect("text");
+    serde_json::from_str(&line).expect("JSON")
+}
+
+#[test]
+fn awaiting_functions_are_those_of_error_stack() {
+    for node in nodes("awaiting_functions_are_those_of_error_stack") {
+        for function in [
+            "inCalls",
+            "inFirst",
+            "inSecond",
+            "inAll",
+            "inAllSettled",
+            "inAny",
+            "inRace",
+            "inFinally",
+            "inWrapped",
+            "inReturned",
+            "inGenerator",
+            "inRejected",
+        ] {
+            let mut running = Running::start(&node, &[&target("awaiting.js"), "wait", function]);
+            let expected = &sites_of(&mut running)[function];
+            assert!(expected.iter().any(|(_, _, awaits)| *awaits), "{expected:?}");
+            for capture in ["bpf", "perf"] {
+                let what = format!("{} {function} {capture}", node.display());
+                let is_meant = |thread: &serde_json::Value| {
+                    thread["frames"]
+                        .as_array()
+                        .is_some_and(|all| all.iter().any(|frame| frame["frame"] == function))
+                };
+                let (frames, complete) =
+                    dumped::dump(running.pid(), &["--capture", capture], is_meant);
+                let marker = frames.iter().position(|frame| frame.name == "[await]");
+                let is_ours = |frame: &&Frame| {
+                    frame.file.as_deref().is_some_and(|file| file.contains("/targets/await"))
+                };
+                let site = |frame: &Frame| {
+                    let (name, line) = (frame.name.clone(), frame.line.expect("a line"));
+                    let place = frames.iter().position(|it| std::ptr::eq(it, frame));
+                    (name, line, place > marker && frame.tier.is_none())
+                };
+                let ours = frames.iter().filter(is_ours);
+                let ours: Vec<Site> =
+                    ours.map(site).skip_while(|(name, ..)| name != function).collect();
+                assert_eq!(&ours, expected, "{what}: {frames:#?}");
+                assert!(complete, "{what}: {frames:#?}");
+            }
+        }
+    }
+}
+
+/// Time of a recording of awaiting.js, in microseconds.
+#[derive(Default, Debug)]
+struct Awaiting {
+    /// In functions that an async function calls.
+    whole: u64,
+    /// Of that, where those are known that await it.
+    with_chain: u64,
+    wrong: BTreeSet<String>,
+}
+
+impl Awaiting {
+    fn record(
+        running: &Running,
+        capture: &str,
+        expected: &BTreeMap<String, Vec<Site>>,
+    ) -> Awaiting {
+        let mut record = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+        record.args(["record", "-p", &running.pid().to_string(), "-i", "5ms"]);
+        record.args(["--capture", capture, "--format", "folded", "--by", "line"]);
+        record.args(["--no-kernel", "--group", "name", "--metric", "cpu"]);
+        let recording = Recording::start(&mut record);
+        recording.until_used(running.pid(), 4_000);
+        let output = recording.end();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let report = String::from_utf8(output.stdout).expect("text");
+        let mut found = Awaiting::default();
+        report.lines().for_each(|line| found.add(line, expected));
+        found
+    }
+
+    fn add(&mut self, line: &str, expected: &BTreeMap<String, Vec<Site>>) {
+        let (stack, value) = line.rsplit_once(' ').expect("a value");
+        let value: u64 = value.parse().expect("a number");
+        let frames: Vec<&str> = stack.split(';').skip(1).collect();
+        let marker = frames.iter().position(|frame| *frame == "[await]");
+        let (awaiting, called) = frames.split_at(marker.map_or(0, |marker| marker + 1));
+        let name = |frame: &&str| frame.split(':').next().and_then(|it| expected.get(it));
+        let Some(sites) = called.iter().rev().find_map(name) else { return };
+        self.whole += value;
+        if marker.is_none() {
+            return;
+        }
+        self.with_chain += value;
+        let site = |(name, line, _): &Site| format!("{name}:{line}");
+        let chain: Vec<String> = sites.iter().filter(|(.., awaits)| *awaits).map(site).collect();
+        let found: Vec<&str> = awaiting.iter().rev().skip(1).copied().collect();
+        if found != chain {
+            self.wrong.insert(format!("{line}: {chain:?}"));
+        }
+    }
+}
+
+#[test]
+fn busy_functions_have_those_that_await_them() {
+    for node in nodes("busy_functions_have_those_that_await_them") {
+        // The least share of the time in which they are known, percent: of the second program,
+        // functions are busy for a millisecond, and most have ended before their stack is walked.
+        for (how, share) in [("burn", 60), ("churn", 15)] {
+            let mut running = Running::start(&node, &[&target("awaiting.js"), how]);
+            let expected = sites_of(&mut running);
+            for capture in ["bpf", "perf"] {
+                let what = format!("{} {how} {capture}", node.display());
+                let found = Awaiting::record(&running, capture, &expected);
+                assert!(found.wrong.is_empty(), "{what}: {:#?}", found.wrong);
+                assert!(found.whole > 500_000, "{what}: {found:?}");
+                assert!(found.with_chain * 100 > found.whole * share, "{what}: {found:?}");
+            }
         }
     }
 }

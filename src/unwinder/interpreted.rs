@@ -271,19 +271,19 @@ pub fn place(
     walk
 }
 
-/// Appends the task that a thread executes to its frames, but before a marker at their end: the
-/// last frame of a stack that was cut says why.
+/// Appends the task that a thread executes to its frames; see [`place_outermost`].
 pub fn place_task(task: Option<RawFrame>, walk: Walk, out: &mut Vec<RawFrame>) {
-    let Some(task) = task else { return };
+    place_outermost(task.as_slice(), walk, out);
+}
+
+/// Appends frames behind all others, but before a marker at their end: the last frame of a stack
+/// that was cut says why.
+pub fn place_outermost(frames: &[RawFrame], walk: Walk, out: &mut Vec<RawFrame>) {
     let is_end = |last: &&RawFrame| matches!(last.decode(), FrameCode::Marker { .. });
-    let end = out.last().filter(is_end).copied().filter(|_| walk.end.is_some());
-    match (end, out.last_mut()) {
-        (Some(end), Some(last)) => {
-            *last = task;
-            out.push(end);
-        }
-        _ => out.push(task),
-    }
+    let is_cut = walk.end.is_some() && out.last().as_ref().is_some_and(is_end);
+    let end = if is_cut { out.pop() } else { None };
+    out.extend_from_slice(frames);
+    out.extend(end);
 }
 
 fn place_frames(

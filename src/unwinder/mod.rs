@@ -174,6 +174,14 @@ pub trait Generated: Send {
         None
     }
 
+    /// Returns the frames of the functions that await an async one on the stack that was walked
+    /// last, and a marker before them; innermost first. They stand for its outermost callers. A
+    /// stack of a running thread has changed since it was copied: where it is not proven that they
+    /// awaited it then, there are none.
+    fn awaiters(&mut self) -> Vec<RawFrame> {
+        Vec::new()
+    }
+
     /// Returns where the kernel finds the interpreter's frames.
     fn interpreter_layout(&self) -> Option<InterpreterLayout> {
         None

@@ -149,6 +149,10 @@ pub const WAITS_FOR_GIL: &str = "[waiting for the GIL]";
 /// The frame that stands for the cases of a `select` of Go, of which one sends.
 pub const SELECT_SENDS: &str = "[select with a send]";
 
+/// Stands between the stack of an async function that was resumed and the functions that await it,
+/// which are further out. Nothing is missing in its place.
+pub const AWAIT: &str = "[await]";
+
 /// Text around the name of a task.
 const TASK: &str = "[task ";
 const TASK_END: &str = "]";
@@ -166,7 +170,7 @@ pub fn task_name(text: &str) -> Option<&str> {
 
 /// Whether the text of a marker stands for no missing frame.
 pub fn is_harmless(text: &str) -> bool {
-    matches!(text, WAITS_FOR_GIL | SELECT_SENDS)
+    matches!(text, WAITS_FOR_GIL | SELECT_SENDS | AWAIT)
         || task_name(text).is_some()
         || labels::shown(text).is_some()
 }
@@ -429,7 +433,7 @@ mod tests {
             assert_eq!(task_name(&task_text(name)), Some(name));
             assert!(is_harmless(&task_text(name)) && !Marker::is_text(&task_text(name)));
         }
-        let others = [WAITS_FOR_GIL, SELECT_SENDS, "[labels tenant=7]"];
+        let others = [WAITS_FOR_GIL, SELECT_SENDS, AWAIT, "[labels tenant=7]"];
         assert!(others.into_iter().all(is_harmless));
         for marker in Marker::ALL {
             assert!(!is_harmless(&marker.text(None)), "{marker:?}");

@@ -127,6 +127,11 @@ impl Builtins {
         }
     }
 
+    /// Returns the number of functions.
+    pub fn count(&self) -> usize {
+        self.table.functions.len()
+    }
+
     pub fn covers(&self, pc: u64) -> bool {
         self.places.iter().any(|place| place.range.contains(&pc))
     }

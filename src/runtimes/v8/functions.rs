@@ -71,7 +71,7 @@ pub struct Function {
     checked: u64,
     used: u64,
     /// By tier and offset of the bytecode.
-    frames: FxHashMap<(Tier, Option<u32>), RawFrame>,
+    frames: FxHashMap<(Option<Tier>, Option<u32>), RawFrame>,
 }
 
 /// How a function was called, by the addresses of objects.
@@ -284,7 +284,7 @@ impl Functions {
         names: &Names,
         at: u64,
         source: Option<u32>,
-        tier: Tier,
+        tier: Option<Tier>,
     ) -> Option<(Location, Option<u32>)> {
         let function = self.known.get(&at)?;
         let (scripts, pid) = (&mut self.scripts, self.pid);
@@ -302,7 +302,7 @@ impl Functions {
             file,
             line,
             kind: FrameKind::Jit,
-            tier: Some(tier),
+            tier,
         };
         // Only files have source maps.
         let is_file = location.file.as_deref().is_some_and(|file| file.starts_with('/'));
@@ -315,7 +315,8 @@ impl Functions {
         script.is_some_and(|script| self.scripts.may_have_lines(script))
     }
 
-    /// Returns the frame of a function that executes its bytecode at `offset`.
+    /// Returns the frame of a function that executes its bytecode at `offset`, or waits there:
+    /// then there is no tier.
     pub fn frame<M: ReadMemory>(
         &mut self,
         heap: &Heap<M>,
@@ -323,7 +324,7 @@ impl Functions {
         names: &Names,
         at: u64,
         offset: Option<u32>,
-        tier: Tier,
+        tier: Option<Tier>,
     ) -> Option<RawFrame> {
         let function = self.get(heap, layout, at)?;
         if let Some(frame) = function.frames.get(&(tier, offset)) {

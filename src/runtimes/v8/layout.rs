@@ -21,6 +21,10 @@ struct Known {
     positions_first: bool,
     /// A position table has one more flag in its code offsets.
     flagged: bool,
+    /// Where a reaction to a promise leads to the next one.
+    next_reaction: u64,
+    /// See [`Awaiting::resolve`].
+    resolve: (usize, usize),
 }
 
 /// Node 20, 22, 24 and 26.
@@ -34,6 +38,8 @@ const KNOWN: [Known; 4] = [
         bytecode_positions: 32,
         positions_first: false,
         flagged: false,
+        next_reaction: 8,
+        resolve: (2182, 1272),
     },
     Known {
         version: (12, 4),
@@ -44,6 +50,8 @@ const KNOWN: [Known; 4] = [
         bytecode_positions: 24,
         positions_first: false,
         flagged: false,
+        next_reaction: 16,
+        resolve: (2304, 1322),
     },
     Known {
         version: (13, 6),
@@ -54,6 +62,8 @@ const KNOWN: [Known; 4] = [
         bytecode_positions: 24,
         positions_first: true,
         flagged: false,
+        next_reaction: 16,
+        resolve: (2384, 1374),
     },
     Known {
         version: (14, 6),
@@ -64,6 +74,8 @@ const KNOWN: [Known; 4] = [
         bytecode_positions: 24,
         positions_first: true,
         flagged: true,
+        next_reaction: 16,
+        resolve: (2415, 1154),
     },
 ];
 
@@ -158,6 +170,50 @@ impl Classes {
     }
 }
 
+/// Objects that lead from an async function to the one that awaits it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Awaiting {
+    /// Types of what is left of a suspended async function, and async generator.
+    pub function: u16,
+    pub generator: u16,
+    pub promise: u16,
+    pub reaction: u16,
+    pub capability: u16,
+    /// The type of what a generator is asked for.
+    pub request: u16,
+    /// The first and the last type of contexts.
+    pub contexts: [u16; 2],
+    /// Offset in a function.
+    pub context: u64,
+    /// Offset in a reaction.
+    pub next_reaction: u64,
+    /// V8's number of `PromiseCapabilityDefaultResolve`, in a V8 with this number of built-in
+    /// functions.
+    pub resolve: (usize, usize),
+}
+
+impl Awaiting {
+    /// Returns what this V8 has exported; `None` if something is missing.
+    fn of(known: &Known, constant: &dyn Fn(&str) -> Option<i32>) -> Option<Awaiting> {
+        let kind = |name: &str| kind_of(constant(&format!("type_{name}_TYPE"))?).ok();
+        Some(Awaiting {
+            function: kind("JSAsyncFunctionObject__JS_ASYNC_FUNCTION_OBJECT")?,
+            generator: kind("JSAsyncGeneratorObject__JS_ASYNC_GENERATOR_OBJECT")?,
+            promise: kind("JSPromise__JS_PROMISE")?,
+            reaction: kind("PromiseReaction__PROMISE_REACTION")?,
+            capability: kind("PromiseCapability__PROMISE_CAPABILITY")?,
+            request: kind("AsyncGeneratorRequest__ASYNC_GENERATOR_REQUEST")?,
+            contexts: [
+                kind_of(constant("FirstContextType")?).ok()?,
+                kind_of(constant("LastContextType")?).ok()?,
+            ],
+            context: offset_of(constant("class_JSFunction__context__Context")?).ok()?,
+            next_reaction: known.next_reaction,
+            resolve: known.resolve,
+        })
+    }
+}
+
 /// See the module's documentation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layout {
@@ -188,6 +244,8 @@ pub struct Layout {
     pub frame_types: Vec<(u64, &'static str)>,
     /// `None`: methods have no class.
     pub classes: Option<Classes>,
+    /// `None`: who awaits an async function is not shown.
+    pub awaiting: Option<Awaiting>,
     pub sizes: &'static Sizes,
 }
 
@@ -320,6 +378,7 @@ impl Layout {
             flagged: known.flagged,
             frame_types: frame_types.collect(),
             classes: Classes::of(constant),
+            awaiting: Awaiting::of(known, constant),
             sizes: bytecode_sizes::of(version)
                 .ok_or_else(|| Unreadable::Refused("its bytecodes are not known".into()))?,
         };

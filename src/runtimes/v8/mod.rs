@@ -14,6 +14,7 @@
 //! positions       code -> place in the source
 //! bytecode_sizes  lengths of bytecodes
 //! walk            leaves a frame
+//! await_chain     functions that await an async function
 //! ```
 //!
 //! Everything is read while the target runs, and objects move. Every object is checked to have the
@@ -21,6 +22,7 @@
 //! the frame executes; compiled code says itself of which functions it is. Cached data is valid
 //! for [`VALID_FOR`], then compared with memory again.
 
+mod await_chain;
 mod builtins;
 pub mod bytecode_sizes;
 mod classes;
@@ -48,6 +50,7 @@ use crate::process::pid_namespaces::pid_inside;
 use crate::runtimes::frame_and_thread_names::Names;
 use crate::runtimes::replaced_code::Replaced;
 use crate::unwinder::{Generated, Leave, Place};
+use await_chain::Chains;
 use builtins::{Builtins, Table};
 use code_objects::Codes;
 use functions::Functions;
@@ -84,6 +87,7 @@ pub struct V8<M> {
     /// Numbers of built-in functions in which interpreted frames were found.
     trampolines: FxHashSet<usize>,
     stubs: FxHashMap<String, RawFrame>,
+    chains: Chains,
     epoch: u64,
     epoch_began: Ns,
     /// When the stack that is walked was copied.
@@ -120,6 +124,7 @@ impl<M: ReadMemory> V8<M> {
             by_bytecode: FxHashMap::default(),
             trampolines: FxHashSet::default(),
             stubs: FxHashMap::default(),
+            chains: Chains::default(),
             epoch: 0,
             epoch_began: 0,
             copied: Ns::MAX,
@@ -131,6 +136,7 @@ impl<M: ReadMemory> V8<M> {
     /// memory before a running thread's stack was copied is compared again.
     fn begin_at(&mut self, now: Ns, copied: Ns, running: bool) {
         self.heap.begin(now);
+        self.chains.begin();
         self.copied = copied;
         self.codes.second = now / 1_000_000_000;
         let is_due = now >= self.epoch_began.saturating_add(VALID_FOR);
@@ -230,6 +236,10 @@ impl<M: ReadMemory + Send> Generated for V8<M> {
 
     fn thread_names(&mut self, _: Option<&FxHashSet<u32>>) -> Vec<(u32, RawName)> {
         main_thread(self.pid, &self.names).into_iter().collect()
+    }
+
+    fn awaiters(&mut self) -> Vec<RawFrame> {
+        self.await_chain().unwrap_or_default()
     }
 
     fn covers(&self, pc: u64) -> bool {

@@ -12,6 +12,7 @@ use crate::model::vocabulary::frame::{FrameCode, Marker};
 use crate::model::vocabulary::text::NAME_CAP;
 use crate::unwinder::General;
 
+mod await_chain;
 mod classes;
 mod scripts;
 
@@ -23,13 +24,14 @@ const STACK: u64 = 0x7000_0000;
 /// Built-in code: 600 functions of 40 bytes, 64 bytes apart.
 const BUILTINS: u64 = 0x5000_0000;
 const TRAMPOLINE: u64 = BUILTINS + 64 * 7 + 20;
+/// The first type of contexts; there are two.
 const CONTEXT_TYPE: u16 = 150;
 /// V8's number of `Array.prototype.map`.
 const MAP: u64 = 9;
 
 /// Types of objects: numbers as their names say.
 fn constant(version: Version, name: &str) -> Option<i32> {
-    const TYPES: [&str; 16] = [
+    const TYPES: [&str; 22] = [
         "JSFunction__JS_FUNCTION",
         "SharedFunctionInfo__SHARED_FUNCTION_INFO",
         "Script__SCRIPT",
@@ -46,6 +48,12 @@ fn constant(version: Version, name: &str) -> Option<i32> {
         "AccessorPair__ACCESSOR_PAIR",
         "DescriptorArray__DESCRIPTOR_ARRAY",
         "JSObject__JS_OBJECT",
+        "JSAsyncFunctionObject__JS_ASYNC_FUNCTION_OBJECT",
+        "JSAsyncGeneratorObject__JS_ASYNC_GENERATOR_OBJECT",
+        "JSPromise__JS_PROMISE",
+        "PromiseReaction__PROMISE_REACTION",
+        "PromiseCapability__PROMISE_CAPABILITY",
+        "AsyncGeneratorRequest__ASYNC_GENERATOR_REQUEST",
     ];
     let of_type = || {
         let name = name.strip_prefix("type_")?.strip_suffix("_TYPE")?;
@@ -55,7 +63,10 @@ fn constant(version: Version, name: &str) -> Option<i32> {
     let number = match name {
         "class_Map__instance_type__uint16_t" => 12,
         "class_Map__instance_size_in_words__char" => 8,
-        "FirstContextType" | "LastContextType" => i32::from(CONTEXT_TYPE),
+        "FirstContextType" => i32::from(CONTEXT_TYPE),
+        "LastContextType" => i32::from(CONTEXT_TYPE) + 1,
+        "class_JSFunction__context__Context" if old => 32,
+        "class_JSFunction__context__Context" => 40,
         "class_Map__prototype__Object" => 24,
         "class_Map__instance_descriptors_offset" => 40,
         "class_DescriptorArray__header_size__uintptr_t" if version >= (14, 6) => 32,
@@ -98,11 +109,17 @@ struct World {
     words: RefCell<Vec<u64>>,
     used: Cell<usize>,
     reads: Cell<u32>,
+    /// Words that change at a read, by its number.
+    changes: RefCell<(u32, Vec<(usize, u64)>)>,
 }
 
 impl ReadMemory for &World {
     fn read(&self, address: u64, buf: &mut [u8]) -> usize {
         self.reads.set(self.reads.get() + 1);
+        let (when, changes) = &*self.changes.borrow();
+        if *when == self.reads.get() {
+            changes.iter().for_each(|(at, word)| self.words.borrow_mut()[*at] = *word);
+        }
         let words = self.words.borrow();
         let mut done = 0;
         while done < buf.len() {
@@ -120,7 +137,12 @@ impl ReadMemory for &World {
 
 impl World {
     fn new() -> World {
-        World { words: RefCell::new(vec![0; WORDS]), used: Cell::new(0), reads: Cell::new(0) }
+        World {
+            words: RefCell::new(vec![0; WORDS]),
+            used: Cell::new(0),
+            reads: Cell::new(0),
+            changes: RefCell::default(),
+        }
     }
 
     /// Writes an object's words and returns its address plus 1.
@@ -336,7 +358,12 @@ fn leave(
     let exact = general.is_some();
     let place = Place { pc, exact, sp: STACK, rbp: Some(STACK + 64), general };
     let left = v8.leave_frame(place, &mut stack, &mut out);
-    let words = out.iter().map(|frame| match frame.decode() {
+    (shown(v8, &out), left)
+}
+
+/// Returns frames in words.
+fn shown(v8: &V8<&World>, frames: &[RawFrame]) -> String {
+    let words = frames.iter().map(|frame| match frame.decode() {
         FrameCode::Code { offset, .. } => format!("builtin {offset:x}"),
         FrameCode::Marker { .. } => frame.marker_text(None).unwrap_or_default(),
         _ => {
@@ -351,7 +378,7 @@ fn leave(
             named.locations.iter().map(word).collect::<Vec<_>>().join(" > ")
         }
     });
-    (words.collect::<Vec<_>>().join(", "), left)
+    words.collect::<Vec<_>>().join(", ")
 }
 
 const CALLER: Leave = Leave::To { pc: 0x1234_5678, sp: STACK + 80, rbp: Some(STACK + 512) };
@@ -596,6 +623,7 @@ proptest! {
             let mut stack = |at: u64| Some((at ^ offset).wrapping_mul(seed) % 0x1000 * 8 + HEAP + 1);
             v8.leave_frame(place, &mut stack, &mut out);
             prop_assert!(out.len() <= 1);
+            v8.await_chain();
         }
         prop_assert!(memory.reads.get() < 10_000);
     }

@@ -49,7 +49,7 @@ impl<M: ReadMemory> V8<M> {
         out: &mut Vec<RawFrame>,
     ) -> Leave {
         let Some((fp, mark)) = frame(place, word) else { return Leave::End(Marker::BadUnwind) };
-        if object(mark).is_some() {
+        if let Some(context) = object(mark) {
             if let Some(shared) = self.interpreted(fp, word) {
                 self.trampolines.insert(builtin.number);
                 out.push(self.interpreted_frame(shared, fp, None, word));
@@ -59,6 +59,7 @@ impl<M: ReadMemory> V8<M> {
                 out.push(RawFrame::marker(Marker::Torn));
                 return by_rbp(fp, word);
             }
+            self.note_resumed(place, fp, context, word);
         } else {
             let Some(name) = self.layout.frame_name(mark) else {
                 return Leave::End(Marker::BadUnwind);
@@ -196,7 +197,7 @@ impl<M: ReadMemory> V8<M> {
         let saved = saved.and_then(|saved| offset(u64::try_from(saved).ok()?));
         let tier = if saved.is_some() { Tier::Interpreted } else { Tier::Baseline };
         let at = live.and_then(offset).or(saved);
-        let frame = functions.frame(heap, layout, names, shared, at, tier);
+        let frame = functions.frame(heap, layout, names, shared, at, Some(tier));
         frame.unwrap_or(RawFrame::marker(Marker::Torn))
     }
 
@@ -316,7 +317,8 @@ impl<M: ReadMemory> V8<M> {
             let shared = self.function_of(bytecode, function)?;
             fp.into_iter().for_each(|fp| self.find_class(shared, fp, word));
             let V8 { heap, layout, functions, names, .. } = self;
-            let frame = functions.frame(heap, layout, names, shared, offset, Tier::Baseline)?;
+            let tier = Some(Tier::Baseline);
+            let frame = functions.frame(heap, layout, names, shared, offset, tier)?;
             return Some((frame, true));
         }
         let parts = code.parts(layout, address)?;
@@ -344,7 +346,7 @@ impl<M: ReadMemory> V8<M> {
             functions.get(heap, layout, part.shared)?;
             let tier = if locations.is_empty() { Tier::Optimized } else { Tier::Inlined };
             let (location, column) =
-                functions.location(heap, layout, names, part.shared, part.source, tier)?;
+                functions.location(heap, layout, names, part.shared, part.source, Some(tier))?;
             is_final &= location.line.is_some()
                 || part.source.is_none()
                 || !functions.may_get_line(part.shared);

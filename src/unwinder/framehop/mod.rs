@@ -340,7 +340,18 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
         let first = out.len();
         let walk = self.walk_unfolded(registers, stack, reading, out);
         self.fold(first, out);
+        // The caller walks it again, with what was not copied.
+        if reading != Reading::Copied || walk.end != Some(Marker::Truncated) {
+            self.place_awaiters(walk, out);
+        }
         walk
+    }
+
+    /// Appends the functions that await an async one on the stack.
+    fn place_awaiters(&mut self, walk: Walk, out: &mut Vec<RawFrame>) {
+        if let Some(runtime) = self.runtime.found.as_deref_mut() {
+            interpreted::place_outermost(&runtime.awaiters(), walk, out);
+        }
     }
 
     fn walk_running_at(
@@ -366,6 +377,7 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
             }
         };
         self.fold(first, out);
+        self.place_awaiters(walk, out);
         walk
     }
 

@@ -1,7 +1,7 @@
 //! Filters, idle time, the interesting cut, and the accounting of hidden time.
 
 use super::*;
-use crate::model::projection::settings::{Grouping, NativeFrames};
+use crate::model::projection::settings::{Grouping, Level, NativeFrames};
 use regex::Regex;
 
 fn pattern(text: &str) -> Filter<Regex> {
@@ -62,6 +62,25 @@ fn a_task_is_found_by_its_name() {
         .map(str::to_owned)
         .collect();
     assert!(groups.iter().any(|line| line.trim() == "[task fetch stock] 4 0"), "{groups:?}");
+}
+
+#[test]
+fn functions_that_await_are_callers_behind_their_marker() {
+    let mut world = World::new();
+    let stack = "shop::handler;shop::load;[await];node!main;node!uv_run;shop::query";
+    world.fact("main", stack, State::Run, 3);
+    world.fact("main", "node!main;node!uv_run;shop::query", State::Run, 4);
+    let focus = Filters { focus: pattern("handler"), ..Filters::default() };
+    assert_shows(
+        world.shows(&Settings { level: Level::Mine, ..with(focus) }),
+        "
+        main 3 0
+          shop::handler 3 0
+            shop::load 3 0
+              [await] 3 0
+                shop::query 3 3
+        ",
+    );
 }
 
 #[test]

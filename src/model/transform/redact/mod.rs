@@ -28,7 +28,7 @@ use crate::model::projection::{
 use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::event::Syscall;
 use crate::model::vocabulary::frame::{
-    FrameCode, Marker, RawFrame, SELECT_SENDS, SOME_GOROUTINES, ThreadKind, WAITS_FOR_GIL,
+    AWAIT, FrameCode, Marker, RawFrame, SELECT_SENDS, SOME_GOROUTINES, ThreadKind, WAITS_FOR_GIL,
     task_name, task_text,
 };
 use crate::model::vocabulary::go_functions;
@@ -410,6 +410,7 @@ const OWN_MARKERS: &[&str] = &[
     "frames on the heap",
     WAITS_FOR_GIL,
     SELECT_SENDS,
+    AWAIT,
 ];
 
 /// Returns whether the function is of Java's package `java`, to which programs cannot add classes.

@@ -187,6 +187,7 @@ fn what_every_system_has_stays_and_nothing_else_does() {
         ("(other)", "(other)".to_owned()),
         ("[JVM safepoint]", "[JVM safepoint]".to_owned()),
         ("[waiting for the GIL]", "[waiting for the GIL]".to_owned()),
+        ("[await]", "[await]".to_owned()),
         ("[no unwind info: libacme.so]", format!("[no unwind info: {}]", KEY.words("libacme.so"))),
         ("[acme]", format!("[{}]", KEY.word("acme"))),
         ("[task acme-3]", format!("[task {}]", redactor.thread("acme-3"))),

@@ -12,8 +12,12 @@ use crate::unwinder::{Detected, Generated, Leave, Place};
 /// How many frames were taken of each thread that was asked for; `None`: they are to be read.
 type Asked = Arc<Mutex<Vec<Option<usize>>>>;
 
-/// An interpreter that functions 4 and 1 execute; each evaluation has one frame.
-struct Interpreter(Asked);
+/// An interpreter that functions 4 and 1 execute; each evaluation has one frame. Others may await
+/// what is executed.
+struct Interpreter {
+    asked: Asked,
+    awaiters: Vec<RawFrame>,
+}
 
 impl Generated for Interpreter {
     fn begin(&mut self, _: Ns, _: bool) {}
@@ -32,10 +36,14 @@ impl Generated for Interpreter {
 
     fn interpreted(&mut self, owner: StackOwner, taken: Option<&Taken>) -> Option<Evaluations> {
         assert_eq!(owner.tid, 7);
-        self.0.lock().unwrap().push(taken.map(|taken| taken.frames.len()));
+        self.asked.lock().unwrap().push(taken.map(|taken| taken.frames.len()));
         let frames = [0, 1].map(|id| RawFrame::new(FrameCode::Runtime { id })).to_vec();
         let end = taken.and_then(|taken| taken.end);
         Some(Evaluations { frames, ends: vec![1, 2], end, ..Evaluations::default() })
+    }
+
+    fn awaiters(&mut self) -> Vec<RawFrame> {
+        self.awaiters.clone()
     }
 
     fn leave(
@@ -50,13 +58,19 @@ impl Generated for Interpreter {
 
 /// A stack of functions 4, 1 and 0.
 fn interpreted() -> (World, Asked) {
+    interpreted_for(&[])
+}
+
+/// The same with functions that await its own.
+fn interpreted_for(awaiters: &[RawFrame]) -> (World, Asked) {
     let mut world = world();
     let (in_1, in_0) = (call(&world.memory, 1, 4), call(&world.memory, 0, 1));
     world.memory.put_words(SP, &[7, in_1, 7, in_0]);
     let asked = Asked::default();
-    let of_runtime = asked.clone();
+    let (of_runtime, awaiters) = (asked.clone(), awaiters.to_vec());
     world.unwinder = world.unwinder.with_runtimes(Box::new(move |_| {
-        Detected::Runtime(Box::new(Interpreter(of_runtime.clone())))
+        let (asked, awaiters) = (of_runtime.clone(), awaiters.clone());
+        Detected::Runtime(Box::new(Interpreter { asked, awaiters }))
     }));
     world.unwinder.set_owner(StackOwner { tid: 7, ..StackOwner::default() }, Taken::nothing());
     (world, asked)
@@ -130,6 +144,21 @@ fn frames_of_a_running_thread_are_those_that_were_taken() {
     assert_eq!(walk(&mut world, 0x100, RUNNING).0.len(), 3);
     assert_eq!(&**asked.lock().unwrap(), &[Some(3), Some(3), Some(3), Some(0)]);
     assert!(!world.unwinder.has_read_frames());
+}
+
+#[test]
+fn functions_that_await_stand_behind_all_frames() {
+    let awaiters = [8, 9].map(|id| RawFrame::new(FrameCode::Runtime { id }));
+    let (mut world, _) = interpreted_for(&awaiters);
+    let mut frames = |copied, method: Method| walk(&mut world, copied, method).0.join(" ");
+    let whole = "python 0 python 1 0 python 8 python 9";
+    assert_eq!([COPIED, BLOCKED].map(|method| frames(0x100, method)), [whole; 2]);
+    assert_eq!(frames(0x18, BLOCKED), whole);
+    assert_eq!(frames(0x18, COPIED), "4! 1 Truncated", "it is walked again");
+    let known = frames(0x100, RUNNING);
+    assert!(known.ends_with("0 python 8 python 9"), "{known}");
+    let cut = frames(0x8, RUNNING);
+    assert!(cut.ends_with("python 1 python 8 python 9"), "{cut}");
 }
 
 #[test]
