@@ -160,7 +160,7 @@ pub fn program(first: &'static [u8], late: bool) -> Memory {
     memory.words(LABELS, &[LABELS + 8, 1, 0, LABELS + 0x40, 0]);
     memory.words(LABELS + 0x40, &[7, LABELS + 0x200, 6]);
     memory.words(LABELS + 0x40 + 136, &[LABELS + 0x208, 1]);
-    memory.put(LABELS + 0x200, b"tenant\0\07");
+    memory.put(LABELS + 0x200, b"tenant\x00\x007");
     memory
 }
 

@@ -79,6 +79,7 @@ impl Passes {
                 stacks: Some(Stacks {
                     reader: &mut self.reader,
                     unwinder: &mut TopOnly,
+                    labels: None,
                     reports: None,
                 }),
                 events: &mut events,

@@ -166,7 +166,12 @@ fn a_stack_without_a_slot_is_late_and_taken_the_next_time() {
     let (mut events, mut moved, mut losses) = (Vec::new(), Vec::new(), Losses::default());
     let mut tell = |what| {
         let mut context = ScanContext {
-            stacks: Some(Stacks { reader: &mut reader, unwinder: &mut TopOnly, reports: None }),
+            stacks: Some(Stacks {
+                reader: &mut reader,
+                unwinder: &mut TopOnly,
+                labels: None,
+                reports: None,
+            }),
             events: &mut events,
             moved: &mut moved,
             losses: &mut losses,

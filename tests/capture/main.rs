@@ -146,7 +146,8 @@ fn an_unmoved_thread_costs_one_read_and_sends_nothing() {
     let (mut moved, mut losses) = (Vec::new(), Losses::default());
     let mut round = |scan: &mut ThreadScan| {
         let mut events = Vec::new();
-        let stacks = Stacks { reader: &mut reader, unwinder: &mut TopOnly, reports: None };
+        let stacks =
+            Stacks { reader: &mut reader, unwinder: &mut TopOnly, labels: None, reports: None };
         let mut round = ScanContext {
             stacks: Some(stacks),
             events: &mut events,

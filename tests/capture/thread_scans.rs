@@ -37,6 +37,7 @@ impl FileScans {
                 stacks: Some(Stacks {
                     reader: &mut self.reader,
                     unwinder: &mut *unwinder,
+                    labels: None,
                     reports: None,
                 }),
                 events: &mut events,
