@@ -213,8 +213,12 @@ impl Core {
             }
             Ok(None) => {}
             Ok(Some(batch)) => {
-                if batch.labels.is_some() {
+                if batch.labels.is_some() && process.labels.layout.is_none() {
                     process.labels.layout = batch.labels;
+                    // Threads that wait since have been observed without labels.
+                    for tid in process.scan.tids().collect::<Vec<u32>>() {
+                        process.scan.mark_undelivered(tid);
+                    }
                 }
                 if batch.is_part {
                     self.walkers.names.unseen(pid, SOME_GOROUTINES);
