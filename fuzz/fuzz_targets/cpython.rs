@@ -57,20 +57,9 @@ fn observe(mut input: Input<'_>) {
     let mut readings = 0;
     while !input.is_empty() && readings < READINGS {
         let kind = input.u8() % 10;
-        let mut place = || {
-            let page = pages[usize::from(input.u8()) % pages.len()];
-            page + 8 * (u64::from(input.u16()) % 512)
-        };
         match kind {
             0..=4 => {
-                let (at, other) = (place(), place());
-                let value = match kind {
-                    0 => other,
-                    1 => world.get(other),
-                    2 => other % 4096,
-                    3 => u64::MAX - other % 4096,
-                    _ => input.u64(),
-                };
+                let (at, value) = input.change(kind, &pages, |at| world.get(at));
                 world.word(at, value);
                 continue;
             }

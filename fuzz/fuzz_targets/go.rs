@@ -18,7 +18,8 @@ use sampletop::process::memory::ReadMemory;
 use sampletop::runtimes::frame_and_thread_names::Names;
 use sampletop::runtimes::go::detection::is_program_of_go;
 use sampletop::runtimes::go::goroutines_in;
-use sampletop::runtimes::go::labels::{LabelFrames, RawLabels};
+use sampletop::runtimes::go::labels::RawLabels;
+use sampletop::runtimes::go::labels::frames::LabelFrames;
 use sampletop::runtimes::go::parked::{Reader, Slot};
 use sampletop_fuzz::go_program::{FIRST, maps, program, vector};
 use sampletop_fuzz::{Input, assert_clean, within};
@@ -43,20 +44,9 @@ fn observe(mut input: Input<'_>) {
     let (mut readings, mut is_changed) = (0, false);
     while !input.is_empty() && readings < READINGS {
         let kind = input.u8() % 9;
-        let mut place = || {
-            let page = pages[usize::from(input.u8()) % pages.len()];
-            page + 8 * (u64::from(input.u16()) % 512)
-        };
         match kind {
             0..=4 => {
-                let (at, other) = (place(), place());
-                let value = match kind {
-                    0 => other,
-                    1 => memory.read_u64(other).unwrap_or(0),
-                    2 => other % 4096,
-                    3 => u64::MAX - other % 4096,
-                    _ => input.u64(),
-                };
+                let (at, value) = input.change(kind, &pages, |at| memory.read_u64(at).unwrap_or(0));
                 memory.words(at, &[value]);
                 is_changed = true;
                 continue;

@@ -95,6 +95,24 @@ impl<'a> Input<'a> {
         self.number(8)
     }
 
+    /// Decodes a change of made-up memory: the address of a word, and its new value. `kind`: 0 to
+    /// 4. `pages`: addresses of 4 KiB each. `word`: reads memory.
+    pub fn change(&mut self, kind: u8, pages: &[u64], word: impl Fn(u64) -> u64) -> (u64, u64) {
+        let mut place = || {
+            let page = pages[usize::from(self.u8()) % pages.len()];
+            page + 8 * (u64::from(self.u16()) % 512)
+        };
+        let (at, other) = (place(), place());
+        let value = match kind {
+            0 => other,
+            1 => word(other),
+            2 => other % 4096,
+            3 => u64::MAX - other % 4096,
+            _ => self.u64(),
+        };
+        (at, value)
+    }
+
     fn number(&mut self, bytes: usize) -> u64 {
         self.take(bytes).iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
     }

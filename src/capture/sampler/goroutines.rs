@@ -215,10 +215,8 @@ impl Core {
             Ok(Some(batch)) => {
                 if batch.labels.is_some() && process.labels.layout.is_none() {
                     process.labels.layout = batch.labels;
-                    // Threads that wait since have been observed without labels.
-                    for tid in process.scan.tids().collect::<Vec<u32>>() {
-                        process.scan.mark_undelivered(tid);
-                    }
+                    // Threads that have waited so far have been observed without labels.
+                    process.scan.restart();
                 }
                 if batch.is_part {
                     self.walkers.names.unseen(pid, SOME_GOROUTINES);

@@ -18,7 +18,7 @@ use crate::model::vocabulary::frame::{Ns, RawFrame};
 use crate::process::memory::Memory;
 use crate::process::target::{AttachError, Target};
 use crate::process::threads::Descriptors;
-use crate::runtimes::go::labels::RunningLabels;
+use crate::runtimes::go::labels::running::RunningLabels;
 use crate::unwinder::Unwinder;
 
 /// A process under observation.

@@ -277,7 +277,8 @@ impl ThreadScan {
         }
     }
 
-    /// Makes the next scan read every thread afresh, after an exec or a change of backend.
+    /// Makes the next scan read every thread afresh: after an exec or a change of backend, or when
+    /// more can be read.
     pub fn restart(&mut self) {
         self.list_again = true;
         self.paused_at = None;

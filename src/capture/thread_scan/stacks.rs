@@ -3,7 +3,7 @@
 use crate::capture::perf::Perf;
 use crate::capture::stack_reader::StackReader;
 use crate::model::vocabulary::frame::{Ns, RawFrame};
-use crate::runtimes::go::labels::RunningLabels;
+use crate::runtimes::go::labels::running::RunningLabels;
 use crate::unwinder::Unwinder;
 use crate::unwinder::interpreted::{StackOwner, Taken, place_task};
 use crate::unwinder::{Registers, Walk};

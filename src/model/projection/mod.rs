@@ -313,6 +313,7 @@ pub struct Projection {
     /// By metric.
     main_functions: [OnceLock<Vec<Option<u32>>>; Metric::ALL.len()],
     hottest: OnceLock<Option<Hottest>>,
+    mostly_within: OnceLock<Option<Hottest>>,
     alone_in: OnceLock<Option<(u32, u64)>>,
     trend: Option<trend::Trend>,
     /// The same groups with inverted trees, if they were wanted: roots are the innermost functions,
@@ -355,6 +356,7 @@ impl Projection {
             methods: OnceLock::new(),
             main_functions: Default::default(),
             hottest: OnceLock::new(),
+            mostly_within: OnceLock::new(),
             alone_in: OnceLock::new(),
             trend: None,
             inverted: None,
@@ -387,13 +389,13 @@ impl Projection {
 
     /// Returns the user's method in which, with what it calls, most of the CPU time is, where none
     /// has half of it as self time. See [`methods::mostly_within`].
-    pub fn mostly_within(&self) -> Option<Hottest> {
-        match self.hottest() {
+    pub fn mostly_within(&self) -> Option<&Hottest> {
+        let cpu_ns = self.total.cpu_ns;
+        let within = || match self.hottest() {
             Some(_) => None,
-            None => {
-                methods::mostly_within(&self.nodes, &self.groups, &self.seen, self.total.cpu_ns)
-            }
-        }
+            None => methods::mostly_within(&self.nodes, &self.groups, &self.seen, cpu_ns),
+        };
+        self.mostly_within.get_or_init(within).as_ref()
     }
 
     /// Returns the method of each node; `None` for the name of threads.

@@ -303,6 +303,7 @@ impl Projector {
             methods: OnceLock::new(),
             main_functions: Default::default(),
             hottest: OnceLock::new(),
+            mostly_within: OnceLock::new(),
             alone_in: OnceLock::new(),
             trend,
             inverted,

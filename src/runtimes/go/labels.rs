@@ -6,18 +6,17 @@
 //! meanwhile.
 //!
 //! Sets are lists since Go 1.24; before they are maps.
+//!
+//! ```text
+//! frames   frames that carry labels in stacks
+//! running  labels of the goroutines that threads execute
+//! ```
 
-use std::collections::{HashMap, HashSet};
+pub mod frames;
+pub mod running;
 
 use crate::elf::u64_at;
-use crate::model::facts::tables::{FrameKind, Location};
-use crate::model::vocabulary::frame::RawFrame;
-use crate::model::vocabulary::labels;
-use crate::model::vocabulary::text::{NAME_CAP, clean_bytes};
-use crate::process::maps::Maps;
-use crate::process::memory::{Memory, ReadMemory};
-use crate::runtimes::frame_and_thread_names::Names;
-use crate::runtimes::go::detection::is_go;
+use crate::process::memory::ReadMemory;
 use crate::runtimes::go::program::Program;
 
 /// Maximum labels of a set; of one with more none is read.
@@ -30,12 +29,6 @@ const REST: &str = "…";
 
 /// Maximum offset of their address in a goroutine's structure, of which no more is read.
 const OFFSET_MAX: u16 = 432;
-
-/// Maximum keys of a process, and values of one key: a program may have a value for each request.
-const KEYS_MAX: usize = 64;
-const VALUES_MAX: usize = 200;
-/// Maximum different sets of labels of a process.
-const SETS_MAX: usize = 1000;
 
 /// Where a program has the labels of its goroutines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -213,123 +206,6 @@ fn texts(memory: &impl ReadMemory, described: &[(Text, Text)]) -> Option<Vec<(Ve
         Some((shown_part(of_key, key.1, KEY_MAX), shown_part(of_value, value.1, VALUE_MAX)))
     };
     described.iter().map(label).collect()
-}
-
-/// Returns the text of the frame that carries these labels; `None`: there are none.
-pub fn text_of(raw: &RawLabels) -> Option<String> {
-    text_with(raw, |_, value| value)
-}
-
-/// Does the same; `value`: what is shown of the value of a key.
-fn text_with(raw: &RawLabels, mut value: impl FnMut(&str, String) -> String) -> Option<String> {
-    let all = match raw {
-        RawLabels::None => return None,
-        RawLabels::Unknown => return Some(labels::text_of_others()),
-        RawLabels::All(all) => all,
-    };
-    let clean = |(key, of_key): &(Vec<u8>, Vec<u8>)| {
-        let [key, of_key] = [key, of_key].map(|raw| clean_bytes(raw, NAME_CAP));
-        let shown = value(&key, of_key);
-        (key, shown)
-    };
-    let mut all: Vec<(String, String)> = all.iter().map(clean).collect();
-    all.sort_unstable();
-    Some(labels::text(&all))
-}
-
-/// The frames that carry labels of one process. Their number is limited: labels of which a program
-/// has ever new ones are not told apart from some number on.
-pub struct LabelFrames {
-    names: Names,
-    /// By the text of the labels.
-    frames: HashMap<String, RawFrame>,
-    /// By key.
-    values: HashMap<String, HashSet<String>>,
-}
-
-impl LabelFrames {
-    pub fn new(names: Names) -> LabelFrames {
-        LabelFrames { names, frames: HashMap::new(), values: HashMap::new() }
-    }
-
-    /// Returns the frame that carries these labels; `None`: there are none.
-    pub fn frame(&mut self, raw: &RawLabels) -> Option<RawFrame> {
-        let text = text_with(raw, |key, value| self.told_apart(key, value))?;
-        let is_room = self.frames.len() < SETS_MAX || self.frames.contains_key(&text);
-        Some(self.named(if is_room { text } else { labels::text_of_others() }))
-    }
-
-    /// Returns the value that is shown of a label: its own, or what stands for the rest.
-    fn told_apart(&mut self, key: &str, value: String) -> String {
-        if !self.values.contains_key(key) && self.values.len() < KEYS_MAX {
-            self.values.insert(key.to_owned(), HashSet::new());
-        }
-        let known = self.values.get_mut(key);
-        let is_told_apart = known.is_some_and(|known| {
-            known.contains(&value) || known.len() < VALUES_MAX && known.insert(value.clone())
-        });
-        if is_told_apart { value } else { labels::OTHER.to_owned() }
-    }
-
-    fn named(&mut self, text: String) -> RawFrame {
-        let LabelFrames { names, frames, .. } = self;
-        let location = Location::named(&text, FrameKind::Marker);
-        *frames.entry(text).or_insert_with(|| names.frame(vec![location]))
-    }
-}
-
-/// The labels of the goroutines that threads of a process execute.
-pub struct RunningLabels {
-    memory: Memory,
-    pub frames: LabelFrames,
-    /// `None`: the program sets none, or it is not known yet where.
-    pub layout: Option<LabelsLayout>,
-}
-
-impl RunningLabels {
-    pub fn new(memory: Memory, names: Names) -> RunningLabels {
-        RunningLabels { memory, frames: LabelFrames::new(names), layout: None }
-    }
-
-    /// Searches now where the program has labels. That may take some tenths of a second.
-    pub fn search(&mut self) {
-        let pid = self.memory.pid();
-        if is_go(pid) {
-            let program = || Program::find(self.memory.clone(), &Maps::read(pid).ok()?, pid);
-            self.layout = program().and_then(|program| find(&program));
-        }
-    }
-
-    /// Returns the frame that carries the labels of the goroutine that a thread executes, as they
-    /// are now. They hold only if the thread does not run meanwhile. `fs_base`: the base of its
-    /// segment fs; `r14`: that register, in which code of Go has its goroutine.
-    pub fn of_thread(&mut self, fs_base: u64, r14: u64) -> Option<RawFrame> {
-        let LabelsLayout { offset, form } = self.layout?;
-        let goroutine = executed_by(&self.memory, fs_base, r14)?;
-        let at = self.memory.read_u64(goroutine.checked_add(offset.into())?)?;
-        self.frames.frame(&read(&self.memory, form, at))
-    }
-}
-
-/// Returns the goroutine that a thread executes; goroutine.bpf.h does the same.
-fn executed_by(memory: &impl ReadMemory, fs_base: u64, r14: u64) -> Option<u64> {
-    /// Below the base of the segment fs: the thread's goroutine.
-    const TLS: u64 = 8;
-    /// In a goroutine: its thread's `m`. In that: the goroutine whose stack is the thread's, and
-    /// the one that the thread executes, since Go 1.25 and before.
-    const THREAD: u64 = 48;
-    const G0: u64 = 0;
-    const CURRENT: [u64; 2] = [184, 192];
-    let word = |at: u64, offset: u64| memory.read_u64(at.checked_add(offset)?);
-    let executed = |goroutine: u64| {
-        let thread = word(goroutine, THREAD).filter(|thread| *thread != 0)?;
-        let is_of_thread = |goroutine: &u64| word(*goroutine, THREAD) == Some(thread);
-        let g0 = word(thread, G0).filter(is_of_thread)?;
-        let current = CURRENT.into_iter().filter_map(|offset| word(thread, offset));
-        current.filter(|current| ![0, g0].contains(current)).find(is_of_thread)
-    };
-    let of_variable = memory.read_u64(fs_base.wrapping_sub(TLS)).and_then(executed);
-    of_variable.or_else(|| executed(r14))
 }
 
 #[cfg(test)]

@@ -261,6 +261,6 @@ fn whole<M: ReadMemory>(
         let names = functions.iter().map(|(location, _)| &*location.function);
         semaphore.checked_sub(lock_before(names)?)
     });
-    let labels = labels::text_of(&unchanged.labels).map(Into::into);
+    let labels = labels::frames::text_of(&unchanged.labels).map(Into::into);
     Some(Goroutine { id: one.number, state, waited, lock, labels, frames: functions, created_by })
 }

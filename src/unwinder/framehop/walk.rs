@@ -315,33 +315,6 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         }
     }
 
-    /// Leaves the executing frame by all of its function's code up to there. Only for code that is
-    /// never replaced: what was followed is remembered.
-    fn by_flow(&mut self, cursor: Cursor, start: u64, setup: FrameSetup) -> Next {
-        if setup != FrameSetup::Marked {
-            return Next::End(Marker::BadUnwind);
-        }
-        let flow = self.code.flow(self.memory, start, cursor.pc);
-        if flow.framed {
-            return self.by_records(cursor, true);
-        }
-        let Some(at) = flow.depth.and_then(|depth| cursor.sp.checked_add(depth)) else {
-            return Next::End(Marker::BadUnwind);
-        };
-        let Some(pc) = self.stack.word(at) else { return self.failed() };
-        let rbp = match flow.saved {
-            Some(below) => self.stack.word(at.wrapping_sub(below)),
-            None => cursor.rbp,
-        };
-        match self.code.call_before(self.memory, pc) {
-            Some(_) => {
-                self.left.push(Left::Blind);
-                Next::Frame(Cursor::caller(pc, at + 8, rbp))
-            }
-            None => Next::End(Marker::BadUnwind),
-        }
-    }
-
     fn pops_rbp(&self, pc: u64) -> bool {
         let mut instruction = [0];
         self.memory.read_exact(pc, &mut instruction).is_some() && instruction[0] == 0x5d
@@ -587,7 +560,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
 
     /// Finds the caller by frame records, if two of them are valid; `made`: the code is known to
     /// have one.
-    fn by_records(&mut self, cursor: Cursor, made: bool) -> Next {
+    pub(super) fn by_records(&mut self, cursor: Cursor, made: bool) -> Next {
         let mut record = self.record_of(cursor, made, false);
         // The last record before code that keeps none links to no other.
         if record.is_none() && !made && cursor.rbp.is_some() && self.has_record(cursor.pc) {

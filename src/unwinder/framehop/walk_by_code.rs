@@ -8,11 +8,15 @@
 //! found inside the function gives a smaller depth, as earlier pushes are not seen. So the depth of
 //! a true return address is never reached by mistake where no other return address fits.)
 //!
+//! Of a runtime's built-in code the start is known, so the depth says where the return address is.
+//!
 //! Where the function that runs calls nothing any more, its code up to its `ret` tells the place of
 //! the return address, whoever called it: HotSpot's assembly that copies arrays is called through
 //! pointers and jumps.
 
+use crate::model::vocabulary::frame::Marker;
 use crate::process::memory::ReadMemory;
+use crate::unwinder::FrameSetup;
 use crate::unwinder::framehop::call_sites::CallSite;
 use crate::unwinder::framehop::stack_depth::{CallerRbp, Flow};
 use crate::unwinder::framehop::unwind_rows::Left;
@@ -42,18 +46,43 @@ impl<M: ReadMemory> Walker<'_, '_, M> {
             let pc = self.stack.word(at)?;
             let Some(site) = self.code.call_before(self.memory, pc) else { continue };
             if let Some(flow) = self.function_of(site, pc, cursor.pc, depth) {
-                let rbp = match flow.saved {
-                    Some(below) => self.stack.word(at.checked_sub(below)?),
-                    None => cursor.rbp,
-                };
-                self.left.push(Left::Blind);
-                return Some(Next::Frame(Cursor::caller(pc, at + 8, rbp)));
+                return Some(self.caller_above(cursor, flow, at, pc));
             }
             if self.code.context.exhausted() {
                 break;
             }
         }
         None
+    }
+
+    /// Leaves the running function by all of its code from `start` on. Only for code that is never
+    /// replaced: what was followed is remembered.
+    pub(super) fn by_flow(&mut self, cursor: Cursor, start: u64, setup: FrameSetup) -> Next {
+        if setup != FrameSetup::Marked {
+            return Next::End(Marker::BadUnwind);
+        }
+        let flow = self.code.flow(self.memory, start, cursor.pc);
+        if flow.framed {
+            return self.by_records(cursor, true);
+        }
+        let Some(at) = flow.depth.and_then(|depth| cursor.sp.checked_add(depth)) else {
+            return Next::End(Marker::BadUnwind);
+        };
+        let Some(pc) = self.stack.word(at) else { return self.failed() };
+        match self.code.call_before(self.memory, pc) {
+            Some(_) => self.caller_above(cursor, flow, at, pc),
+            None => Next::End(Marker::BadUnwind),
+        }
+    }
+
+    /// Returns the caller; its address `pc` is at `at`.
+    fn caller_above(&mut self, cursor: Cursor, flow: Flow, at: u64, pc: u64) -> Next {
+        let rbp = match flow.saved {
+            Some(below) => self.stack.word(at.wrapping_sub(below)),
+            None => cursor.rbp,
+        };
+        self.left.push(Left::Blind);
+        Next::Frame(Cursor::caller(pc, at.wrapping_add(8), rbp))
     }
 
     /// Returns the caller of the running function, if its code up to its `ret` tells where the

@@ -156,7 +156,7 @@ impl Evidence<'_> {
         let function = self.function(method.location(Metric::Cpu));
         let text =
             format!("{:.0} % of the CPU time is in {function} and what it calls", share * 100.0);
-        let (lost_ns, node) = (method.total.cpu_ns, Some(node));
+        let (lost_ns, node) = (method.total.cpu_ns, Some(*node));
         Some(Finding { lost_ns, node, ..Finding::new(Kind::Function, text) })
     }
 

@@ -61,7 +61,7 @@ fn map(logarithm: u64, buckets: &[&[(&str, &str)]], more: &[(u64, u64)]) -> Word
     memory
 }
 
-fn all(labels: &[(&str, &str)]) -> RawLabels {
+pub fn all(labels: &[(&str, &str)]) -> RawLabels {
     let bytes = |(key, value): &(&str, &str)| (key.as_bytes().into(), value.as_bytes().into());
     RawLabels::All(labels.iter().map(bytes).collect())
 }
@@ -158,85 +158,6 @@ fn where_labels_are_is_said_by_what_sets_them() {
         assert_eq!(found(none, functions(list)), None, "{none:x?}");
     }
     assert_eq!(found(&stores(352), [b"main.f", b"main.work", b"runtime.goexit"]), None);
-}
-
-#[test]
-fn a_thread_executes_the_goroutine_that_leads_back() {
-    const FS: u64 = 0x10000;
-    const G0: u64 = 0x20000;
-    const G: u64 = 0x21000;
-    const M: u64 = 0x22000;
-    for current in [184, 192] {
-        let mut memory = Words::default();
-        memory.put(G0 + 48, &[M]);
-        memory.put(G + 48, &[M]);
-        memory.put(M, &[G0]);
-        memory.put(M + 184, &[0, 0]);
-        memory.put(M + current, &[G]);
-        // By the thread's variable, which may be the goroutine or that of the thread's stack, or by
-        // the register.
-        for (variable, r14) in [(G, 0), (G0, 0), (0, G), (0x77, G0)] {
-            memory.put(FS - 8, &[variable]);
-            assert_eq!(executed_by(&memory, FS, r14), Some(G), "{current} {variable:#x}");
-        }
-        memory.put(FS - 8, &[G]);
-        for (at, word) in [
-            (M + current, 0),
-            (M + current, G0),
-            (M + current, 0x77),
-            (G + 48, 0),
-            (G0 + 48, M + 8),
-            (M, 0x77),
-        ] {
-            let mut other = memory.clone();
-            other.put(at, &[word]);
-            assert_eq!(executed_by(&other, FS, 0), None, "{at:#x} {word:#x}");
-        }
-    }
-}
-
-/// Returns the text of the frame that carries these labels.
-fn carried(frames: &mut LabelFrames, names: &Names, labels: &[(&str, &str)]) -> String {
-    let frame = frames.frame(&all(labels)).expect("labels");
-    names.named(frame).expect("a name").locations[0].function.to_string()
-}
-
-#[test]
-fn equal_labels_are_one_frame_and_ever_new_ones_are_not_told_apart() {
-    let names = Names::default();
-    let mut frames = LabelFrames::new(names.clone());
-    assert_eq!(frames.frame(&RawLabels::None), None);
-    let one = frames.frame(&all(&[("tenant", "7"), ("handler", "/x")]));
-    assert_eq!(frames.frame(&all(&[("handler", "/x"), ("tenant", "7")])), one);
-    let mut text = |labels: &[(&str, &str)]| carried(&mut frames, &names, labels);
-    assert_eq!(text(&[("tenant", "7"), ("handler", "/x")]), "[labels handler=/x, tenant=7]");
-    // A value for each request.
-    for nth in 0..VALUES_MAX {
-        let id = nth.to_string();
-        assert_eq!(
-            text(&[("id", &id), ("handler", "/x")]),
-            format!("[labels handler=/x, id={id}]")
-        );
-    }
-    assert_eq!(text(&[("id", "new"), ("handler", "/x")]), "[labels handler=/x, id=(other)]");
-    assert_eq!(text(&[("id", "3"), ("handler", "/x")]), "[labels handler=/x, id=3]");
-    // More and more keys, each with a few values.
-    let mut others = 0;
-    for nth in 0..2 * SETS_MAX {
-        let (key, value) = (format!("k{}", nth % 50), (nth / 50).to_string());
-        others += usize::from(text(&[(&key, &value)]) == "[labels (other)]");
-    }
-    assert_eq!(others, 2 * SETS_MAX - (SETS_MAX - VALUES_MAX - 2));
-    let mut frames = LabelFrames::new(names.clone());
-    let mut text = |labels: &[(&str, &str)]| carried(&mut frames, &names, labels);
-    for nth in 0..KEYS_MAX {
-        let key = format!("k{nth:02}");
-        assert_eq!(text(&[(&key, "v")]), format!("[labels {key}=v]"));
-    }
-    assert_eq!(text(&[("new", "v")]), "[labels new=(other)]");
-    assert_eq!(text(&[("k07", "v")]), "[labels k07=v]");
-    let unknown = frames.frame(&RawLabels::Unknown).expect("a frame");
-    assert_eq!(&*names.named(unknown).expect("a name").locations[0].function, "[labels (other)]");
 }
 
 #[test]
