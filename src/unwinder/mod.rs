@@ -1,5 +1,6 @@
 //! Unwinding: turns registers and stack bytes into frames, and says how the stack ended.
 
+pub mod awaiting;
 pub mod framehop;
 pub mod interpreted;
 #[cfg(feature = "libunwind")]
@@ -11,6 +12,7 @@ use crate::model::vocabulary::blocker::RawBlocker;
 use crate::model::vocabulary::frame::{Marker, Ns, RawFrame, RawName};
 use crate::process::code_generations::CodeMapping;
 use crate::process::maps::Maps;
+use awaiting::{AwaitLayout, TakenObjects};
 use interpreted::{Evaluations, InterpreterLayout, StackOwner, Taken};
 
 /// User-mode registers of a thread, x86-64. `rbp` is `None` where the capture backend cannot know
@@ -177,9 +179,14 @@ pub trait Generated: Send {
     /// Returns the frames of the functions that await an async one on the stack that was walked
     /// last, and a marker before them; innermost first. They stand for its outermost callers. A
     /// stack of a running thread has changed since it was copied: where it is not proven that they
-    /// awaited it then, there are none.
-    fn awaiters(&mut self) -> Vec<RawFrame> {
+    /// awaited it then, there are none. `taken`: objects that the kernel took with it.
+    fn awaiters(&mut self, _taken: Option<&TakenObjects>) -> Vec<RawFrame> {
         Vec::new()
+    }
+
+    /// Returns which objects the kernel shall take for [`Generated::awaiters`].
+    fn await_layout(&self) -> Option<&AwaitLayout> {
+        None
     }
 
     /// Returns where the kernel finds the interpreter's frames.
@@ -280,6 +287,15 @@ pub trait Unwinder {
     /// Sets the goroutine's stack that was copied together with the one that is walked next. To be
     /// called after [`Unwinder::set_owner`], which sets that there is none.
     fn set_goroutine_stack(&mut self, _stack: Option<GoroutineStack>) {}
+
+    /// Sets the objects that were taken together with the stack that is walked next; the order as
+    /// in [`Unwinder::set_goroutine_stack`].
+    fn set_awaiting(&mut self, _taken: Option<TakenObjects>) {}
+
+    /// Returns which objects the kernel shall take for [`Unwinder::set_awaiting`].
+    fn await_layout(&self) -> Option<&AwaitLayout> {
+        None
+    }
 
     /// Returns whether stacks of goroutines may be needed: the process runs code of Go.
     fn is_go(&self) -> bool {

@@ -30,8 +30,9 @@ struct Object([u8; BYTES.len()]);
 const FUNCTIONS: [(&str, i32); 2] =
     [("bpf_task_from_pid", 0x7a5c_0001), ("bpf_task_release", 0x7a5c_0002)];
 
-/// The filters of samples: the first one also takes what perf does not.
-const TAKES_MORE: &str = "takes_more";
+/// The filters of samples. These also take what perf does not, the first one most; a kernel may
+/// refuse them.
+const TAKING: [&str; 2] = ["takes_most", "takes_more"];
 const PLAIN: &str = "is_target";
 
 /// Maximum threads that a pass can be asked to report again by id; for more, it reports all.
@@ -160,20 +161,22 @@ impl Programs {
                 .and_then(|program| program.try_into().map_err(failed(FILTER)))?;
             filter.load().map_err(failed(FILTER))
         };
-        let takes_more = takes_more && load_filter(TAKES_MORE).is_ok();
-        if !takes_more {
+        let taking = TAKING.iter().filter(|_| takes_more).find(|name| load_filter(name).is_ok());
+        if taking.is_none() {
             load_filter(PLAIN)?;
         }
 
         let (again, targets) = (take(&mut ebpf, "again")?, take(&mut ebpf, "targets")?);
         let wakeups = take(&mut ebpf, "wakeups")?;
-        let reader = match takes_more {
-            true => Some(TakenWithSamples::new(
+        let reader = match taking {
+            Some(_) => Some(TakenWithSamples::new(
                 take(&mut ebpf, "interpreters")?,
                 take(&mut ebpf, "go_programs")?,
+                take(&mut ebpf, "await_layouts")?,
+                take(&mut ebpf, "await_returns")?,
                 take(&mut ebpf, "taken")?,
             )),
-            false => None,
+            None => None,
         };
         let shared = |name, size| {
             let Some(Map::Array(map)) = ebpf.map(name) else {
@@ -197,7 +200,7 @@ impl Programs {
             again,
             targets,
             wakeups,
-            filter: if takes_more { TAKES_MORE } else { PLAIN },
+            filter: taking.unwrap_or(&PLAIN),
             reader,
             calls: 0,
         };

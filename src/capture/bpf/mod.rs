@@ -4,12 +4,14 @@
 //! ```text
 //! program.bpf.c      the programs that run in the kernel
 //! taken.bpf.h        what they take in the interrupts of samples: interpreter.bpf.h frames of
-//!                    interpreters, goroutine.bpf.h stacks of goroutines, labels.bpf.h labels
+//!                    interpreters, goroutine.bpf.h stacks of goroutines, labels.bpf.h labels,
+//!                    awaiting.bpf.h objects that lead to awaiting functions
 //! load               loads them, and accesses their maps
 //! rows               decodes what they report of a thread
 //! taken              reads what they take with samples
 //! interpreter        decodes frames of interpreters
 //! goroutine, labels  decode stacks of goroutines, and their labels
+//! awaiting           decodes objects that lead to awaiting functions
 //! scheduler_clock    distance of the scheduler's clock from ours
 //! ```
 //!
@@ -18,6 +20,7 @@
 //! Before Linux 6.2 it uses an iterator for each, which is slower. The kernel does not check
 //! whether we may observe a process: the caller of [`Bpf::add`] has checked it.
 
+mod awaiting;
 mod goroutine;
 mod interpreter;
 mod labels;

@@ -10,8 +10,8 @@
 //
 // `is_target` is the filter of perf's cpu-clock events. It drops samples of other processes before they take room in our
 // rings, and wakes user space if that has asked for it. `takes_more` is the same, and takes the frames of interpreters' threads
-// (interpreter.bpf.h), the stacks of goroutines (goroutine.bpf.h) and their labels (labels.bpf.h). If a kernel refuses that one,
-// the other remains.
+// (interpreter.bpf.h), the stacks of goroutines (goroutine.bpf.h) and their labels (labels.bpf.h). `takes_most` also takes objects
+// that lead to awaiting functions (awaiting.bpf.h). If a kernel refuses one, the others remain.
 //
 // Only x86-64. What it shares with the other program is in kernel.bpf.h.
 
@@ -186,6 +186,7 @@ struct {
 #include "labels.bpf.h"
 #include "goroutine.bpf.h"
 #include "interpreter.bpf.h"
+#include "awaiting.bpf.h"
 
 // User space polls this ring. Its contents have no meaning.
 struct {
@@ -535,6 +536,8 @@ static __attribute__((always_inline)) int filter(int takes)
         take_frames(process);
         take_goroutine(process);
     }
+    if (takes > 1)
+        take_awaiting(process);
     order = bpf_map_lookup_elem(&orders, &zero);
     if (order && order->wakeup) {
         order->wakeup = 0;
@@ -553,6 +556,12 @@ SECTION("perf_event")
 int takes_more(void *context)
 {
     return filter(1);
+}
+
+SECTION("perf_event")
+int takes_most(void *context)
+{
+    return filter(2);
 }
 
 char terms[] SECTION("license") = "GPL";

@@ -9,6 +9,7 @@
 #define INTERPRETER_FRAMES 1
 #define GOROUTINE_STACK 2
 #define GOROUTINE_LABELS 3
+#define AWAITING_OBJECTS 4
 
 // How each record begins. User space finds the sample that it belongs to.
 struct of_sample {
@@ -18,7 +19,7 @@ struct of_sample {
     // The thread, in the initial namespace.
     u32 id;
     u32 what;
-    // Frames visited; bytes; labels.
+    // Frames visited; bytes; labels; objects.
     u32 count;
 };
 

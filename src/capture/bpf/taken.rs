@@ -1,5 +1,6 @@
 //! What the kernel takes of threads in the interrupts that sample them, beside what perf takes
-//! (taken.bpf.h): frames of interpreters, stacks and labels of goroutines.
+//! (taken.bpf.h): frames of interpreters, stacks and labels of goroutines, objects that lead to
+//! awaiting functions.
 
 use std::collections::VecDeque;
 use std::io;
@@ -7,12 +8,14 @@ use std::io;
 use aya::maps::{HashMap, MapData, RingBuf};
 use rustc_hash::FxHashMap;
 
+use crate::capture::bpf::awaiting::{self, LAYOUT as AWAIT_LAYOUT};
 use crate::capture::bpf::goroutine;
 use crate::capture::bpf::interpreter::{self, LAYOUT, words};
 use crate::capture::bpf::labels;
 use crate::model::vocabulary::frame::Ns;
 use crate::runtimes::go::labels::{Form, LabelsLayout, RawLabels};
 use crate::unwinder::GoroutineStack;
+use crate::unwinder::awaiting::{AwaitLayout, TakenObjects};
 use crate::unwinder::interpreted::{InterpreterLayout, Taken};
 
 /// Maximum distance of the times of a sample and of its records. All are taken in one interrupt;
@@ -26,6 +29,7 @@ const HEAD: usize = 24;
 const INTERPRETER_FRAMES: u32 = 1;
 const GOROUTINE_STACK: u32 = 2;
 const GOROUTINE_LABELS: u32 = 3;
+const AWAITING_OBJECTS: u32 = 4;
 
 /// Bits of what the kernel knows of a program (goroutine.bpf.h).
 const IS_GO: u32 = 1;
@@ -36,10 +40,13 @@ const LABELS_SHIFT: u32 = 8;
 pub struct TakenWithSamples {
     layouts: HashMap<MapData, u32, [u64; LAYOUT]>,
     go_programs: HashMap<MapData, u32, u32>,
+    await_layouts: HashMap<MapData, u32, [u64; AWAIT_LAYOUT]>,
+    await_returns: HashMap<MapData, [u64; 2], u32>,
     ring: RingBuf<MapData>,
     frames: Waiting<Taken>,
     stacks: Waiting<GoroutineStack>,
     labels: Waiting<RawLabels>,
+    objects: Waiting<TakenObjects>,
 }
 
 /// What is known of a program of Go.
@@ -85,15 +92,20 @@ impl TakenWithSamples {
     pub(super) fn new(
         layouts: HashMap<MapData, u32, [u64; LAYOUT]>,
         go_programs: HashMap<MapData, u32, u32>,
+        await_layouts: HashMap<MapData, u32, [u64; AWAIT_LAYOUT]>,
+        await_returns: HashMap<MapData, [u64; 2], u32>,
         ring: RingBuf<MapData>,
     ) -> TakenWithSamples {
         TakenWithSamples {
             layouts,
             go_programs,
+            await_layouts,
+            await_returns,
             ring,
             frames: Waiting::new(),
             stacks: Waiting::new(),
             labels: Waiting::new(),
+            objects: Waiting::new(),
         }
     }
 
@@ -104,15 +116,7 @@ impl TakenWithSamples {
         process: u32,
         layout: Option<&InterpreterLayout>,
     ) -> io::Result<()> {
-        match layout {
-            Some(layout) => {
-                self.layouts.insert(process, words(layout), 0).map_err(io::Error::other)
-            }
-            None => {
-                let _ = self.layouts.remove(&process);
-                Ok(())
-            }
-        }
+        set(&mut self.layouts, process, layout.map(words))
     }
 
     /// Sets whether a process is a Go program; before that its goroutines are searched. `process`:
@@ -121,10 +125,21 @@ impl TakenWithSamples {
         self.go_programs.insert(process, GoProgram::word(program), 0).map_err(io::Error::other)
     }
 
+    /// Sets what the objects are like that lead to awaiting functions; `None`: there are none.
+    /// `process`: its id in the initial pid namespace.
+    pub fn set_awaiting(&mut self, process: u32, layout: Option<&AwaitLayout>) -> io::Result<()> {
+        for address in layout.into_iter().flat_map(|layout| &layout.returns) {
+            let key = [*address, process.into()];
+            self.await_returns.insert(key, 0, 0).map_err(io::Error::other)?;
+        }
+        set(&mut self.await_layouts, process, layout.map(awaiting::words))
+    }
+
     /// Forgets what was set of a process.
     pub fn forget(&mut self, process: u32) {
         let _ = self.layouts.remove(&process);
         let _ = self.go_programs.remove(&process);
+        let _ = self.await_layouts.remove(&process);
     }
 
     /// Takes from the ring what is there. To be called before the samples are read: the kernel
@@ -150,6 +165,11 @@ impl TakenWithSamples {
                         self.labels.add(processor, Record { at, thread, taken });
                     }
                 }
+                AWAITING_OBJECTS => {
+                    if let Some(taken) = awaiting::decode(count, rest) {
+                        self.objects.add(processor, Record { at, thread, taken });
+                    }
+                }
                 _ => {}
             }
         }
@@ -171,6 +191,27 @@ impl TakenWithSamples {
     /// [`TakenWithSamples::frames_of`].
     pub fn labels_of(&mut self, sample: SampleKey) -> RawLabels {
         self.labels.of_sample(sample).unwrap_or_default()
+    }
+
+    /// Returns the objects that lead from the function which was resumed on the thread of a sample
+    /// to those that await it; the order as in [`TakenWithSamples::frames_of`].
+    pub fn objects_of(&mut self, sample: SampleKey) -> Option<TakenObjects> {
+        self.objects.of_sample(sample)
+    }
+}
+
+/// Sets what the kernel knows of a process; `None`: nothing.
+fn set<const N: usize>(
+    map: &mut HashMap<MapData, u32, [u64; N]>,
+    process: u32,
+    words: Option<[u64; N]>,
+) -> io::Result<()> {
+    match words {
+        Some(words) => map.insert(process, words, 0).map_err(io::Error::other),
+        None => {
+            let _ = map.remove(&process);
+            Ok(())
+        }
     }
 }
 
@@ -244,6 +285,7 @@ mod tests {
             ("INTERPRETER_FRAMES", INTERPRETER_FRAMES),
             ("GOROUTINE_STACK", GOROUTINE_STACK),
             ("GOROUTINE_LABELS", GOROUTINE_LABELS),
+            ("AWAITING_OBJECTS", AWAITING_OBJECTS),
         ] {
             assert!(source.contains(&format!("#define {name} {number}\n")), "{name}");
         }

@@ -212,6 +212,13 @@ impl Awaiting {
             resolve: known.resolve,
         })
     }
+
+    /// Returns V8's number of the built-in function that resolves a promise, if it is known where
+    /// there are this many built-in functions.
+    pub fn resolver(&self, builtins: usize) -> Option<usize> {
+        let (count, number) = self.resolve;
+        (builtins == count).then_some(number)
+    }
 }
 
 /// See the module's documentation.

@@ -14,7 +14,8 @@
 //! positions       code -> place in the source
 //! bytecode_sizes  lengths of bytecodes
 //! walk            leaves a frame
-//! await_chain     functions that await an async function
+//! await_chain     functions that await an async function: on the stack
+//! promises        and from one to the next
 //! ```
 //!
 //! Everything is read while the target runs, and objects move. Every object is checked to have the
@@ -32,6 +33,7 @@ mod heap;
 mod image;
 mod layout;
 pub mod positions;
+mod promises;
 mod scripts;
 mod unreadable;
 mod walk;
@@ -49,6 +51,7 @@ use crate::process::memory::ReadMemory;
 use crate::process::pid_namespaces::pid_inside;
 use crate::runtimes::frame_and_thread_names::Names;
 use crate::runtimes::replaced_code::Replaced;
+use crate::unwinder::awaiting::{AwaitLayout, TakenObjects};
 use crate::unwinder::{Generated, Leave, Place};
 use await_chain::Chains;
 use builtins::{Builtins, Table};
@@ -111,10 +114,12 @@ impl<M: ReadMemory> V8<M> {
 
     /// Creates a reader with empty caches.
     fn new(memory: M, layout: Layout, table: Table, names: Names, files: Files, pid: u32) -> V8<M> {
+        let builtins = Builtins::new(table);
         V8 {
+            chains: Chains::new(&layout, builtins.count()),
             heap: Heap::new(memory),
             layout,
-            builtins: Builtins::new(table),
+            builtins,
             names,
             files,
             pid,
@@ -124,7 +129,6 @@ impl<M: ReadMemory> V8<M> {
             by_bytecode: FxHashMap::default(),
             trampolines: FxHashSet::default(),
             stubs: FxHashMap::default(),
-            chains: Chains::default(),
             epoch: 0,
             epoch_began: 0,
             copied: Ns::MAX,
@@ -238,8 +242,12 @@ impl<M: ReadMemory + Send> Generated for V8<M> {
         main_thread(self.pid, &self.names).into_iter().collect()
     }
 
-    fn awaiters(&mut self) -> Vec<RawFrame> {
-        self.await_chain().unwrap_or_default()
+    fn awaiters(&mut self, taken: Option<&TakenObjects>) -> Vec<RawFrame> {
+        self.await_chain(taken).unwrap_or_default()
+    }
+
+    fn await_layout(&self) -> Option<&AwaitLayout> {
+        self.chains.wanted()
     }
 
     fn covers(&self, pc: u64) -> bool {

@@ -259,7 +259,7 @@ proptest! {
             let mut stack = |at: u64| Some((at ^ offset).wrapping_mul(seed) % 0x1000 * 8 + HEAP + 1);
             v8.leave_frame(place, &mut stack, &mut out);
             prop_assert!(out.len() <= 1);
-            v8.await_chain();
+            v8.await_chain(None);
         }
         prop_assert!(memory.reads.get() < 10_000);
     }

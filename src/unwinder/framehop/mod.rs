@@ -57,6 +57,7 @@ use crate::process::code_generations::CodeMapping;
 use crate::process::mapped_files::Files;
 use crate::process::maps::Maps;
 use crate::process::memory::ReadMemory;
+use crate::unwinder::awaiting::{AwaitLayout, TakenObjects};
 use crate::unwinder::interpreted::{self, InterpreterLayout, StackOwner, Taken};
 use crate::unwinder::{
     Detect, Detected, Generated, GoroutineStack, Registers, StackBytes, Unwinder, Walk,
@@ -86,6 +87,7 @@ pub struct FramehopUnwinder<M> {
     taken: Taken,
     /// Copied together with the stack that is walked.
     goroutine_stack: GoroutineStack,
+    awaiting: Option<TakenObjects>,
     /// The last walk has read an interpreter's frames from memory.
     has_read_frames: bool,
     /// Of the last walk.
@@ -137,6 +139,7 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
             owner: StackOwner::default(),
             taken: Taken::nothing(),
             goroutine_stack: GoroutineStack::default(),
+            awaiting: None,
             has_read_frames: false,
             crossing: None,
             trace: None,
@@ -266,10 +269,19 @@ impl<M: ReadMemory> Unwinder for FramehopUnwinder<M> {
     fn set_owner(&mut self, owner: StackOwner, taken: Taken) {
         (self.owner, self.taken) = (owner, taken);
         self.goroutine_stack = GoroutineStack::default();
+        self.awaiting = None;
     }
 
     fn set_goroutine_stack(&mut self, stack: Option<GoroutineStack>) {
         self.goroutine_stack = stack.unwrap_or_default();
+    }
+
+    fn set_awaiting(&mut self, taken: Option<TakenObjects>) {
+        self.awaiting = taken;
+    }
+
+    fn await_layout(&self) -> Option<&AwaitLayout> {
+        self.runtime.found.as_deref()?.await_layout()
     }
 
     fn is_go(&self) -> bool {
@@ -350,7 +362,8 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
     /// Appends the functions that await an async one on the stack.
     fn place_awaiters(&mut self, walk: Walk, out: &mut Vec<RawFrame>) {
         if let Some(runtime) = self.runtime.found.as_deref_mut() {
-            interpreted::place_outermost(&runtime.awaiters(), walk, out);
+            let awaiters = runtime.awaiters(self.awaiting.as_ref());
+            interpreted::place_outermost(&awaiters, walk, out);
         }
     }
 

@@ -2,15 +2,21 @@
 //! what ends a chain, and objects that change while they are read.
 
 use super::*;
+use crate::unwinder::awaiting::{TakenObject, TakenObjects};
 
 mod awaited;
+mod taken;
 
 use Then::{Awaits, Calls, Direct, Settles, Yields};
 use awaited::*;
 
 /// Returns names of the functions behind the marker.
 fn names(v8: &mut V8<&World>) -> Vec<String> {
-    let frames = v8.await_chain().unwrap_or_default();
+    names_of(v8, None)
+}
+
+fn names_of(v8: &mut V8<&World>, taken: Option<&TakenObjects>) -> Vec<String> {
+    let frames = v8.await_chain(taken).unwrap_or_default();
     let shown = shown(v8, &frames);
     let mut frames = shown.split(", ");
     assert_eq!(frames.next(), Some(if shown.is_empty() { "" } else { "[await] :0 " }));
@@ -151,6 +157,12 @@ fn a_method_that_awaits_has_its_class() {
     world.set(class, 56, prototype);
     it.set(first, 40, world.object(&[map(object, 3, prototype), 0, 0]));
     assert_eq!(it.awaiting(), ["Cart.one"]);
+    // Another object is where it was when it was taken: that says nothing of its class.
+    let (taken, words, mut v8) = (it.taken(), it.words(function), reader(&it.program));
+    (1..6).for_each(|nth| it.set(function, 8 * nth, it.undefined));
+    (0..9).for_each(|_| assert_eq!(it.taken_chain(&mut v8, &taken), ["one"]));
+    (1..6).for_each(|nth| it.set(function, 8 * nth, words[nth as usize]));
+    assert_eq!(it.taken_chain(&mut v8, &taken), ["Cart.one"]);
 }
 
 #[test]
@@ -365,7 +377,7 @@ fn every_word_of_a_chain_may_be_anything() {
                     let place = Place { pc, exact: false, sp, rbp: Some(rbp), general: None };
                     v8.leave_frame(place, &mut word, &mut Vec::new());
                 }
-                v8.await_chain();
+                v8.await_chain(None);
                 assert!(world.reads.get() < 1000, "{} reads", world.reads.get());
             }
             world.words.borrow_mut()[at] = word;

@@ -6,6 +6,7 @@ use rustc_hash::FxHashSet;
 
 use super::*;
 use crate::model::vocabulary::frame::{Ns, RawName};
+use crate::unwinder::awaiting::{TakenObject, TakenObjects};
 use crate::unwinder::interpreted::{Evaluations, InterpreterFrame, StackOwner, Taken};
 use crate::unwinder::{Detected, Generated, Leave, Place};
 
@@ -42,8 +43,9 @@ impl Generated for Interpreter {
         Some(Evaluations { frames, ends: vec![1, 2], end, ..Evaluations::default() })
     }
 
-    fn awaiters(&mut self) -> Vec<RawFrame> {
-        self.awaiters.clone()
+    fn awaiters(&mut self, taken: Option<&TakenObjects>) -> Vec<RawFrame> {
+        let most = taken.map_or(usize::MAX, |taken| taken.objects.len());
+        self.awaiters.iter().copied().take(most).collect()
     }
 
     fn leave(
@@ -159,6 +161,17 @@ fn functions_that_await_stand_behind_all_frames() {
     assert!(known.ends_with("0 python 8 python 9"), "{known}");
     let cut = frames(0x8, RUNNING);
     assert!(cut.ends_with("python 1 python 8 python 9"), "{cut}");
+    // What was taken belongs to the next stack alone, and is forgotten with its owner.
+    let taken = TakenObjects { objects: vec![TakenObject::default()], ..TakenObjects::default() };
+    let owner = StackOwner { tid: 7, ..StackOwner::default() };
+    for (taken, expected) in [(Some(taken), "0 python 8"), (None, "0 python 8 python 9")] {
+        world.unwinder.set_owner(owner, Taken::nothing());
+        if taken.is_some() {
+            world.unwinder.set_awaiting(taken);
+        }
+        let known = walk(&mut world, 0x100, RUNNING).0.join(" ");
+        assert!(known.ends_with(expected), "{known}");
+    }
 }
 
 #[test]

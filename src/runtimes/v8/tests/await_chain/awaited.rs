@@ -100,6 +100,11 @@ impl Awaited {
         (&self.program.world).read_u64(object - 1 + offset).expect("there")
     }
 
+    /// Returns the first words of an object.
+    pub(super) fn words(&self, object: u64) -> Vec<u64> {
+        (0..11).map(|nth| self.word(object, 8 * nth)).collect()
+    }
+
     pub(super) fn set_stack(&self, at: usize, word: u64) {
         self.set(self.stack + 1, 8 * at as u64, word);
     }
@@ -247,6 +252,33 @@ impl Awaited {
 
     pub(super) fn awaiting(&self) -> Vec<String> {
         self.chain(&mut reader(&self.program), 0, &self.copy())
+    }
+
+    /// Returns what the kernel takes, and more: all objects that the frames lead to.
+    pub(super) fn taken(&self) -> TakenObjects {
+        let frames = [INNER - 2, OUTER - 2, OUTER - 1];
+        let mut todo: Vec<u64> =
+            frames.iter().map(|at| self.word(self.stack + 1, 8 * *at as u64)).collect();
+        let mut objects: Vec<TakenObject> = Vec::new();
+        let (world, mut seen) = (&&self.program.world, FxHashSet::default());
+        while let Some(word) = todo.pop() {
+            let Some(at) = heap::object(word).filter(|at| seen.insert(*at)) else { continue };
+            let read = |at: u64| world.read_u64(at).unwrap_or_default();
+            let is_moved = |map: u64| map & 3 == 0 && map >= HEAP;
+            let now = Some(read(at)).filter(|map| is_moved(*map)).unwrap_or(at);
+            let words = std::array::from_fn(|nth| read(now.wrapping_add(8 * nth as u64)));
+            let kind = read((words[0] & !3).wrapping_add(8)) >> 32;
+            objects.push(TakenObject { at, now, kind: kind as u16, words });
+            todo.extend(words);
+        }
+        let links = [INNER, OUTER].map(|at| self.stack + 8 * at as u64);
+        TakenObjects { links, objects }
+    }
+
+    /// Returns names of the functions that awaited the resumed one when this was taken.
+    pub(super) fn taken_chain(&self, v8: &mut V8<&World>, taken: &TakenObjects) -> Vec<String> {
+        self.walk(v8, 0, &self.copy());
+        names_of(v8, Some(taken))
     }
 
     /// Returns the object of the first function that awaits.
