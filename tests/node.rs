@@ -416,6 +416,36 @@ fn the_main_thread_has_a_name_of_its_own() {
     }
 }
 
+#[test]
+fn workers_have_the_names_of_their_scripts() {
+    for node in nodes("workers_have_the_names_of_their_scripts") {
+        let running = Running::start(&node, &[&target("workers/main.js")]);
+        let mut record = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+        record.args(["record", "-p", &running.pid().to_string(), "--format", "folded"]);
+        record.args(["--group", "name", "--metric", "cpu"]);
+        let recording = Recording::start(&mut record);
+        recording.until_used(running.pid(), 8_000);
+        let output = recording.end();
+        let report = String::from_utf8(output.stdout).expect("text");
+        let mut shares: BTreeMap<&str, f64> = BTreeMap::new();
+        for line in report.lines().filter(|line| line.contains(";busy")) {
+            let (stack, value) = line.rsplit_once(' ').expect("a value");
+            let thread = stack.split(';').next().expect("a thread");
+            *shares.entry(thread).or_default() += value.parse::<f64>().expect("a number");
+        }
+        let all: f64 = shares.values().sum();
+        let mut share = |name: &str| shares.remove(name).unwrap_or_default() / all;
+        // Before Node 24 the program's own name of a worker is not the thread's.
+        let (rank, ranker) = (share("worker workers/rank.js"), share("ranker"));
+        let [resize, eval] = ["worker workers/resize.mjs", "worker eval"].map(&mut share);
+        let what = format!("{}: {rank} {ranker} {resize} {eval} {shares:?}", node.display());
+        assert!([rank + ranker, resize, eval].iter().all(|share| *share > 0.12), "{what}");
+        // Until they are known, they have the kernel's names.
+        assert!(shares.keys().all(|name| ["node", "WorkerThread"].contains(name)), "{what}");
+        assert!(shares.values().sum::<f64>() / all < 0.4, "{what}");
+    }
+}
+
 /// A function of awaiting.js, or one that it calls: its name and line, and whether it awaits
 /// another.
 type Site = (String, u64, bool);

@@ -117,6 +117,9 @@ pub trait Generated: Send {
     /// Frames are named by the code of that instant, or the walk ends in [`Marker::CodeReplaced`].
     fn begin(&mut self, copied: Ns, running: bool);
 
+    /// Sets whose stack is walked next, before [`Generated::begin`].
+    fn set_owner(&mut self, _owner: StackOwner) {}
+
     /// Reports the mappings that were read last.
     fn mapped(&mut self, _: &Maps) {}
 

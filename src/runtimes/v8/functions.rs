@@ -112,6 +112,16 @@ fn words(layout: &Layout, bytes: &[u8]) -> Option<Words> {
 }
 
 impl Functions {
+    /// Returns the file of a script.
+    pub fn file_of<M: ReadMemory>(
+        &mut self,
+        heap: &Heap<M>,
+        layout: &Layout,
+        script: u64,
+    ) -> Option<Arc<str>> {
+        self.scripts.get(heap, layout, script)?.file.clone()
+    }
+
     /// Returns functions of this process, none so far.
     pub fn new(pid: u32) -> Functions {
         Functions { pid, ..Functions::default() }

@@ -112,6 +112,8 @@ pub struct Types {
     pub bytecode: u16,
     pub interpreter_data: u16,
     pub map: u16,
+    /// Of lists of weak references.
+    pub weak_list: Option<u16>,
     /// Of arrays of objects.
     pub arrays: Vec<u16>,
     /// Of arrays of bytes.
@@ -350,6 +352,7 @@ impl Layout {
             bytecode: kind("BytecodeArray__BYTECODE_ARRAY")?,
             interpreter_data: kind("InterpreterData__INTERPRETER_DATA")?,
             map: kind("Map__MAP")?,
+            weak_list: optional(&["WeakArrayList__WEAK_ARRAY_LIST"]).first().copied(),
             arrays: optional(ARRAYS),
             byte_arrays: optional(BYTE_ARRAYS),
         };

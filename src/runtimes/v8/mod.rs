@@ -14,6 +14,7 @@
 //! positions       code -> place in the source
 //! bytecode_sizes  lengths of bytecodes
 //! walk            leaves a frame
+//! workers         names of worker threads
 //! await_chain     functions that await an async function: on the stack
 //! promises        and from one to the next
 //! ```
@@ -37,6 +38,7 @@ mod promises;
 mod scripts;
 mod unreadable;
 mod walk;
+mod workers;
 
 use std::ops::Range;
 
@@ -49,9 +51,11 @@ use crate::process::mapped_files::Files;
 use crate::process::maps::{Backing, Maps};
 use crate::process::memory::ReadMemory;
 use crate::process::pid_namespaces::pid_inside;
+use crate::process::threads::parse_stat;
 use crate::runtimes::frame_and_thread_names::Names;
 use crate::runtimes::replaced_code::Replaced;
 use crate::unwinder::awaiting::{AwaitLayout, TakenObjects};
+use crate::unwinder::interpreted::StackOwner;
 use crate::unwinder::{Generated, Leave, Place};
 use await_chain::Chains;
 use builtins::{Builtins, Table};
@@ -61,6 +65,7 @@ use heap::Heap;
 pub use image::Search;
 use layout::Layout;
 pub use unreadable::Unreadable;
+use workers::Workers;
 
 /// Time for which validated data stays valid: a tick at 100 Hz.
 const VALID_FOR: Ns = 10_000_000;
@@ -91,6 +96,9 @@ pub struct V8<M> {
     trampolines: FxHashSet<usize>,
     stubs: FxHashMap<String, RawFrame>,
     chains: Chains,
+    workers: Workers,
+    /// The thread whose stack is walked; 0: unknown.
+    tid: u32,
     epoch: u64,
     epoch_began: Ns,
     /// When the stack that is walked was copied.
@@ -129,6 +137,8 @@ impl<M: ReadMemory> V8<M> {
             by_bytecode: FxHashMap::default(),
             trampolines: FxHashSet::default(),
             stubs: FxHashMap::default(),
+            workers: Workers::default(),
+            tid: 0,
             epoch: 0,
             epoch_began: 0,
             copied: Ns::MAX,
@@ -239,7 +249,19 @@ impl<M: ReadMemory + Send> Generated for V8<M> {
     }
 
     fn thread_names(&mut self, _: Option<&FxHashSet<u32>>) -> Vec<(u32, RawName)> {
-        main_thread(self.pid, &self.names).into_iter().collect()
+        self.heap.begin(monotonic());
+        let V8 { heap, layout, functions, names, workers, pid, .. } = self;
+        let stat = |tid: u32| {
+            let text = std::fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
+            parse_stat(&text)
+        };
+        let found = workers.names(heap, layout, functions, names, &stat);
+        let inside = |(tid, name)| Some((pid_inside(tid)?, name));
+        found.into_iter().filter_map(inside).chain(main_thread(*pid, names)).collect()
+    }
+
+    fn set_owner(&mut self, owner: StackOwner) {
+        self.tid = owner.tid;
     }
 
     fn awaiters(&mut self, taken: Option<&TakenObjects>) -> Vec<RawFrame> {

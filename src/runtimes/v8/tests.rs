@@ -16,6 +16,7 @@ mod await_chain;
 mod classes;
 mod made_up;
 mod scripts;
+mod workers;
 
 use made_up::*;
 

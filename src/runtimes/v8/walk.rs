@@ -32,6 +32,9 @@ impl<M: ReadMemory> V8<M> {
     /// See [`crate::unwinder::Generated::leave`].
     pub fn leave_frame(&mut self, place: Place, word: Word<'_>, out: &mut Vec<RawFrame>) -> Leave {
         let address = if place.exact { place.pc } else { place.pc.wrapping_sub(1) };
+        if let Some(general) = place.general.filter(|_| ![0, self.pid].contains(&self.tid)) {
+            self.workers.note(self.tid, general.r13);
+        }
         // Frames that were made of an optimised one return to the start of built-in code.
         match self.builtins.at(address).or_else(|| self.builtins.at(place.pc)) {
             Some(builtin) if place.exact => self.leave_executing(builtin, place, word, out),

@@ -546,6 +546,9 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
         out: &mut Vec<RawFrame>,
     ) -> Walk {
         self.code.context.begin();
+        if let Some(found) = self.runtime.found.as_deref_mut() {
+            found.set_owner(self.owner);
+        }
         let generated = self.runtime.begin(&self.code, now, reading);
         self.left.clear();
         self.evaluations.clear();

@@ -21,7 +21,7 @@ pub(super) const MAP: u64 = 9;
 
 /// Types of objects: numbers as their names say.
 pub(super) fn constant(version: Version, name: &str) -> Option<i32> {
-    const TYPES: [&str; 22] = [
+    const TYPES: [&str; 23] = [
         "JSFunction__JS_FUNCTION",
         "SharedFunctionInfo__SHARED_FUNCTION_INFO",
         "Script__SCRIPT",
@@ -44,6 +44,7 @@ pub(super) fn constant(version: Version, name: &str) -> Option<i32> {
         "PromiseReaction__PROMISE_REACTION",
         "PromiseCapability__PROMISE_CAPABILITY",
         "AsyncGeneratorRequest__ASYNC_GENERATOR_REQUEST",
+        "WeakArrayList__WEAK_ARRAY_LIST",
     ];
     let of_type = || {
         let name = name.strip_prefix("type_")?.strip_suffix("_TYPE")?;

@@ -1,0 +1,1 @@
+require('./busy.js')(function ranked() {});

@@ -1,0 +1,2 @@
+import busy from './busy.js';
+busy(function resized() {});
