@@ -5,7 +5,7 @@
 //! was copied, so the kernel takes them in the interrupt that takes the sample.
 
 /// Maximum addresses that the kernel is told to search.
-pub const RETURNS_MAX: usize = 32;
+pub const RETURNS_MAX: usize = 256;
 /// Maximum words that are taken of an object.
 pub const OBJECT_WORDS: usize = 11;
 
@@ -53,9 +53,10 @@ pub struct TakenObject {
 /// What was taken with a sample.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TakenObjects {
-    /// Addresses on the stack of the links of two frames: of the resumed function, and of what has
-    /// resumed it.
-    pub links: [u64; 2],
+    /// Address on the stack of the link of the frame that has resumed a function.
+    pub outer: u64,
+    /// There was no room for more objects.
+    pub is_full: bool,
     pub objects: Vec<TakenObject>,
 }
 

@@ -6,10 +6,11 @@
 //
 // awaiting.rs and src/unwinder/awaiting.rs repeat the definitions.
 
-// Maximum objects taken, promises followed, and awaiting functions.
-#define OBJECTS_MOST 96
+// Maximum objects taken, promises followed, and awaiting functions: one more than are shown, so that it is known if there are more.
+// Each takes at least 6 objects.
+#define OBJECTS_MOST 136
 #define PROMISES_MOST 64
-#define AWAITING_MOST 16
+#define AWAITING_MOST 17
 // Bytes of the stack that are searched, innermost first.
 #define SEARCHED_MOST (16 << 10)
 #define SEARCHED_AT_ONCE 32
@@ -24,6 +25,8 @@
 #define CONTEXT_VARIABLE 4
 #define AWAIT_LENGTH 3
 #define SUSPENDED_FUNCTION 3
+#define SUSPENDED_STATE 8
+#define EXECUTING (~1u)
 #define SUSPENDED_PROMISE 10
 #define PROMISE_REACTIONS 3
 #define PROMISE_FLAGS 4
@@ -77,8 +80,8 @@ struct taken_object {
 
 struct taken_objects {
     struct of_sample of;
-    // Where the frame of the resumed function has its link; where that of the built-in function has it.
-    u64 inner, outer;
+    // Where the frame of the built-in function has its link.
+    u64 outer;
     struct taken_object objects[OBJECTS_MOST];
 };
 
@@ -87,7 +90,7 @@ struct await_scratch {
     // From where on the stack is searched, how many bytes of it were copied, how many words searched, and whether a frame was
     // found.
     u64 sp, copied, searched, found;
-    // The number of the word that is tried.
+    // The number of the word that is tried; SEARCHED_MOST: none.
     u64 place;
     // The next promise to follow, as a word; the type of contexts that resume functions; the number of awaiting functions.
     u64 next, resuming, awaiting;
@@ -100,6 +103,8 @@ struct {
     TYPE(key, u32);
     TYPE(value, struct await_scratch);
 } await_scratches SECTION(".maps");
+
+_Static_assert(sizeof(struct await_scratch) <= 32 << 10, "a value of a map per processor has at most 32 KiB");
 
 static __attribute__((always_inline)) int is_suspendable(struct await_layout *layout, u64 type)
 {
@@ -257,7 +262,6 @@ static __attribute__((noinline)) int take_resumed(struct await_scratch *scratch,
     if (outer <= at || outer & 7)
         return 1;
     scratch->taken.of.count = 0;
-    scratch->taken.inner = at - 8;
     scratch->taken.outer = outer;
     object = take_object(scratch, word_at(outer - FRAME_FUNCTION));
     if (!object)
@@ -272,7 +276,8 @@ static __attribute__((noinline)) int take_resumed(struct await_scratch *scratch,
         return 1;
     scratch->resuming = object->type;
     object = take_object(scratch, object->words[CONTEXT_VARIABLE]);
-    if (!object || !is_suspendable(&scratch->layout, object->type))
+    // What is left of a frame that was there before may refer to a function that is suspended, or has settled its promise.
+    if (!object || !is_suspendable(&scratch->layout, object->type) || object->words[SUSPENDED_STATE] >> 32 != EXECUTING)
         return 1;
     word = word_at(at - 8 - FRAME_FUNCTION);
     if (word != object->words[SUSPENDED_FUNCTION]) {
@@ -281,6 +286,9 @@ static __attribute__((noinline)) int take_resumed(struct await_scratch *scratch,
     }
     scratch->awaiting = 0;
     scratch->next = promise_of(scratch, object);
+    object = take_object(scratch, scratch->next);
+    if (object && object->type == scratch->layout.promise && object->words[PROMISE_FLAGS] >> 32 & PROMISE_STATUS)
+        return 1;
     bpf_loop(PROMISES_MOST, follow_promise, 0, 0);
     return 0;
 }
@@ -310,7 +318,7 @@ static long search_some(u32 index, void *nothing)
     if (least > scratch->layout.highest - lowest)
         return 0;
     key.process = bpf_get_current_pid_tgid() >> 32;
-    scratch->place = 0;
+    scratch->place = SEARCHED_MOST;
     for (nth = 0; nth < SEARCHED_AT_ONCE; nth++) {
         key.address = scratch->stack[first + nth];
         if (first + nth < count && bpf_map_lookup_elem(&await_returns, &key)) {
@@ -318,7 +326,7 @@ static long search_some(u32 index, void *nothing)
             break;
         }
     }
-    if (!scratch->place)
+    if (scratch->place == SEARCHED_MOST)
         return 0;
     // The search goes on behind it if that is no such frame.
     scratch->searched = scratch->place + 1;

@@ -8,7 +8,7 @@ pub const LAYOUT: usize = 17;
 /// Bytes of `struct taken_object`: two addresses, its type, its words.
 const OBJECT: usize = 8 * (3 + OBJECT_WORDS);
 /// Maximum objects that are taken.
-const OBJECTS_MAX: usize = 96;
+const OBJECTS_MAX: usize = 136;
 
 /// Returns the words of `struct await_layout`.
 pub fn words(layout: &AwaitLayout) -> [u64; LAYOUT] {
@@ -38,7 +38,7 @@ pub fn words(layout: &AwaitLayout) -> [u64; LAYOUT] {
 /// Decodes `struct taken_objects` behind its head; `count`: the number of objects. `None` for
 /// garbage.
 pub fn decode(count: usize, bytes: &[u8]) -> Option<TakenObjects> {
-    let (links, objects) = bytes.split_at_checked(16)?;
+    let (outer, objects) = bytes.split_first_chunk()?;
     let objects = objects.get(..count.checked_mul(OBJECT)?).filter(|_| count <= OBJECTS_MAX)?;
     let word = |bytes: &[u8], nth: usize| {
         let word = bytes.get(8 * nth..8 * nth + 8).and_then(|word| word.try_into().ok());
@@ -51,7 +51,8 @@ pub fn decode(count: usize, bytes: &[u8]) -> Option<TakenObjects> {
         words: std::array::from_fn(|nth| word(bytes, 3 + nth)),
     };
     Some(TakenObjects {
-        links: [word(links, 0), word(links, 1)],
+        outer: u64::from_ne_bytes(*outer),
+        is_full: count == OBJECTS_MAX,
         objects: objects.chunks_exact(OBJECT).map(object).collect(),
     })
 }
@@ -91,7 +92,7 @@ mod tests {
             kind: at as u16,
             words: std::array::from_fn(|nth| at + 2 + nth as u64),
         };
-        let mut written = [0x7000u64, 0x7100].map(u64::to_ne_bytes).concat();
+        let mut written = 0x7000u64.to_ne_bytes().to_vec();
         for at in [0x100, 0x200] {
             let TakenObject { at, now, kind, words } = taken(at);
             let words = [vec![at, now, kind.into()], words.to_vec()].concat();
@@ -99,7 +100,7 @@ mod tests {
         }
         let of = |objects: &[u64]| {
             let objects = objects.iter().copied().map(taken).collect();
-            Some(TakenObjects { links: [0x7000, 0x7100], objects })
+            Some(TakenObjects { outer: 0x7000, is_full: false, objects })
         };
         assert_eq!(decode(2, &written), of(&[0x100, 0x200]));
         assert_eq!(decode(1, &written), of(&[0x100]), "what follows was there before");
@@ -109,8 +110,9 @@ mod tests {
         for length in 0..written.len() {
             assert_eq!(decode(2, &written[..length]), None, "{length}");
         }
-        let many = vec![0; 16 + (OBJECTS_MAX + 1) * OBJECT];
-        assert_eq!(decode(OBJECTS_MAX, &many).expect("as many").objects.len(), OBJECTS_MAX);
+        let many = vec![0; 8 + (OBJECTS_MAX + 1) * OBJECT];
+        let full = decode(OBJECTS_MAX, &many).expect("as many");
+        assert!(full.is_full && full.objects.len() == OBJECTS_MAX);
         assert_eq!(decode(OBJECTS_MAX + 1, &many), None);
     }
 

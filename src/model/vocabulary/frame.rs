@@ -153,6 +153,9 @@ pub const SELECT_SENDS: &str = "[select with a send]";
 /// which are further out. Nothing is missing in its place.
 pub const AWAIT: &str = "[await]";
 
+/// Stands for further functions that await, where there are more than are shown.
+pub const MORE_AWAIT: &str = "[more await]";
+
 /// Text around the name of a task.
 const TASK: &str = "[task ";
 const TASK_END: &str = "]";
@@ -170,7 +173,7 @@ pub fn task_name(text: &str) -> Option<&str> {
 
 /// Whether the text of a marker stands for no missing frame.
 pub fn is_harmless(text: &str) -> bool {
-    matches!(text, WAITS_FOR_GIL | SELECT_SENDS | AWAIT)
+    matches!(text, WAITS_FOR_GIL | SELECT_SENDS | AWAIT | MORE_AWAIT)
         || task_name(text).is_some()
         || labels::shown(text).is_some()
 }
@@ -433,7 +436,7 @@ mod tests {
             assert_eq!(task_name(&task_text(name)), Some(name));
             assert!(is_harmless(&task_text(name)) && !Marker::is_text(&task_text(name)));
         }
-        let others = [WAITS_FOR_GIL, SELECT_SENDS, AWAIT, "[labels tenant=7]"];
+        let others = [WAITS_FOR_GIL, SELECT_SENDS, AWAIT, MORE_AWAIT, "[labels tenant=7]"];
         assert!(others.into_iter().all(is_harmless));
         for marker in Marker::ALL {
             assert!(!is_harmless(&marker.text(None)), "{marker:?}");

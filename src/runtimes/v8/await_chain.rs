@@ -16,7 +16,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::model::facts::tables::{FrameKind, Location};
-use crate::model::vocabulary::frame::{AWAIT, RawFrame};
+use crate::model::vocabulary::frame::{AWAIT, MORE_AWAIT, RawFrame};
 use crate::process::memory::ReadMemory;
 use crate::runtimes::v8::V8;
 use crate::runtimes::v8::code_objects::Codes;
@@ -128,7 +128,7 @@ enum OnStack {
 pub struct Chains {
     on_stack: OnStack,
     known: FxHashMap<u64, Chain>,
-    marker: Option<RawFrame>,
+    markers: Option<[RawFrame; 2]>,
     wanted: AwaitLayout,
 }
 
@@ -182,7 +182,12 @@ impl<M: ReadMemory> V8<M> {
         }
         let Some(resumed) = Resumed::copied(place, fp, word) else { return };
         if !is_known && self.has_resumed(&resumed) {
-            self.chains.wanted.returns.push(place.pc);
+            let returns = &mut self.chains.wanted.returns;
+            // The oldest may be that of a worker that has ended.
+            if returns.len() >= RETURNS_MAX {
+                returns.remove(0);
+            }
+            returns.push(place.pc);
         }
         let chains = &mut self.chains;
         chains.on_stack = match chains.on_stack {
@@ -201,15 +206,13 @@ impl<M: ReadMemory> V8<M> {
         heap.kind(layout, context).is_some_and(is_context) && length() == Some(AWAIT_LENGTH)
     }
 
-    /// Whether the objects of both frames are still there and prove it. There is room for what they
-    /// prove.
+    /// Whether the objects of both frames are still there and prove it.
     fn has_resumed(&mut self, resumed: &Resumed) -> bool {
         let by = [resumed.words[RESUMING], resumed.words[CONTEXT]].map(object);
         let ([Some(function), Some(context)], Some(mut reader)) = (by, self.reader(None)) else {
             return false;
         };
-        let is_proven = reader.resumed_by(function, context).is_some();
-        is_proven && self.chains.wanted.returns.len() < RETURNS_MAX
+        reader.resumed_by(function, context).is_some()
     }
 
     fn reader<'a>(&'a mut self, taken: Option<&'a TakenObjects>) -> Option<Reader<'a, M>> {
@@ -221,17 +224,18 @@ impl<M: ReadMemory> V8<M> {
     /// stack that was walked last, innermost first. `taken`: what the kernel has taken with it.
     pub(super) fn await_chain(&mut self, taken: Option<&TakenObjects>) -> Option<Vec<RawFrame>> {
         let OnStack::One(resumed) = self.chains.on_stack else { return None };
-        if let Some(taken) = taken.filter(|taken| taken.links == resumed.links)
+        if let Some(taken) = taken.filter(|taken| taken.outer == resumed.links[1])
             && let Some(chain) = self.taken_chain(&resumed.words, taken)
         {
-            return self.frames_of(&chain.awaiters);
+            return self.frames_of(&chain.awaiters, chain.has_more);
         }
         let words = resumed.now(&self.heap.memory)?;
         are_same(&self.heap.memory, &resumed.words, &words).then_some(())?;
         let found = self.chain(&words)?;
         (resumed.now(&self.heap.memory)? == words).then_some(())?;
-        let awaiters = std::mem::take(&mut self.chains.known.get_mut(&found)?.awaiters);
-        let frames = self.frames_of(&awaiters);
+        let chain = self.chains.known.get_mut(&found)?;
+        let (awaiters, has_more) = (std::mem::take(&mut chain.awaiters), chain.has_more);
+        let frames = self.frames_of(&awaiters, has_more);
         self.chains.known.get_mut(&found)?.awaiters = awaiters;
         frames
     }
@@ -266,7 +270,7 @@ impl<M: ReadMemory> V8<M> {
         Some(resumed)
     }
 
-    fn frames_of(&mut self, awaiters: &[Awaiter]) -> Option<Vec<RawFrame>> {
+    fn frames_of(&mut self, awaiters: &[Awaiter], has_more: bool) -> Option<Vec<RawFrame>> {
         let V8 { heap, layout, functions, codes, names, chains, .. } = self;
         let mut frames = Vec::new();
         for awaiter in awaiters {
@@ -275,10 +279,12 @@ impl<M: ReadMemory> V8<M> {
             let Awaiter { shared, offset, .. } = *awaiter;
             frames.push(functions.frame(heap, layout, names, shared, Some(offset), None)?);
         }
-        let named = || names.frame(vec![Location::named(AWAIT, FrameKind::Marker)]);
-        if !frames.is_empty() {
-            frames.insert(0, *chains.marker.get_or_insert_with(named));
+        let named = |text| names.frame(vec![Location::named(text, FrameKind::Marker)]);
+        let [before, more] = *chains.markers.get_or_insert_with(|| [AWAIT, MORE_AWAIT].map(named));
+        if !frames.is_empty() || has_more {
+            frames.insert(0, before);
         }
+        frames.extend(has_more.then_some(more));
         Some(frames)
     }
 }

@@ -90,6 +90,8 @@ pub struct Chain {
     /// The `JSFunction` of the resumed one.
     pub function: u64,
     pub awaiters: Vec<Awaiter>,
+    /// There are more of them.
+    pub has_more: bool,
     /// What was read from memory.
     pub evidence: Evidence,
 }
@@ -249,20 +251,35 @@ impl<'a, M: ReadMemory> Reader<'a, M> {
         let [state, _, promise] = self.words_from(resumed, STATE)?;
         (small(state)? == EXECUTING).then_some(())?;
         let (kind, function) = (self.kind(resumed)?, object(function)?);
-        let (mut awaiters, mut next) = (Vec::new(), self.promise_of(kind, promise, false)?);
+        let (mut awaiters, mut has_more) = (Vec::new(), false);
+        let mut next = self.promise_of(kind, promise, false)?;
         for _ in 0..PROMISES_MAX {
-            let Some(promise) = next.filter(|_| awaiters.len() < FUNCTIONS_MAX) else { break };
-            next = match self.reaction_to(promise)? {
-                Handler::Resumes(awaiting) => {
-                    let (awaiter, promise) = self.awaiter(awaiting)?;
-                    awaiters.push(awaiter);
-                    promise
+            let Some(promise) = next.filter(|_| awaiters.len() <= FUNCTIONS_MAX) else { break };
+            next = match self.follow(promise, &mut awaiters) {
+                Some(next) => next,
+                None if self.taken.is_some_and(|taken| taken.is_full) => {
+                    has_more = true;
+                    break;
                 }
-                Handler::Settles(promise) => promise,
-                Handler::Other => None,
+                None => return None,
             };
         }
-        Some(Chain { function, awaiters, evidence: self.take_evidence() })
+        has_more |= awaiters.len() > FUNCTIONS_MAX;
+        awaiters.truncate(FUNCTIONS_MAX);
+        Some(Chain { function, awaiters, has_more, evidence: self.take_evidence() })
+    }
+
+    /// Returns the promise that is settled after this one, and adds the function that does it.
+    fn follow(&mut self, promise: u64, awaiters: &mut Vec<Awaiter>) -> Option<Option<u64>> {
+        Some(match self.reaction_to(promise)? {
+            Handler::Resumes(awaiting) => {
+                let (awaiter, promise) = self.awaiter(awaiting)?;
+                awaiters.push(awaiter);
+                promise
+            }
+            Handler::Settles(promise) => promise,
+            Handler::Other => None,
+        })
     }
 
     /// Returns the promise of the result that is due next; `word`: the last one of the object of a

@@ -28,8 +28,8 @@ use crate::model::projection::{
 use crate::model::vocabulary::blocker::BlockerKind;
 use crate::model::vocabulary::event::Syscall;
 use crate::model::vocabulary::frame::{
-    AWAIT, FrameCode, Marker, RawFrame, SELECT_SENDS, SOME_GOROUTINES, ThreadKind, WAITS_FOR_GIL,
-    task_name, task_text,
+    AWAIT, FrameCode, MORE_AWAIT, Marker, RawFrame, SELECT_SENDS, SOME_GOROUTINES, ThreadKind,
+    WAITS_FOR_GIL, task_name, task_text,
 };
 use crate::model::vocabulary::go_functions;
 use crate::model::vocabulary::goroutine_states::is_of_go;
@@ -411,6 +411,7 @@ const OWN_MARKERS: &[&str] = &[
     WAITS_FOR_GIL,
     SELECT_SENDS,
     AWAIT,
+    MORE_AWAIT,
 ];
 
 /// Returns whether the function is of Java's package `java`, to which programs cannot add classes.

@@ -21,6 +21,9 @@ fn names_of(v8: &mut V8<&World>, taken: Option<&TakenObjects>) -> Vec<String> {
     let mut frames = shown.split(", ");
     assert_eq!(frames.next(), Some(if shown.is_empty() { "" } else { "[await] :0 " }));
     let name = |frame: &str| {
+        if frame == "[more await] :0 " {
+            return "…".to_owned();
+        }
         let name = frame.strip_suffix(" /srv/a b.js:2 ");
         name.unwrap_or_else(|| panic!("{frame}: line 2, no tier")).to_owned()
     };
@@ -242,7 +245,17 @@ fn a_chain_has_an_end() {
         // It awaits itself.
         it.set(first, 80, it.promise);
         let chain = it.chain(&mut v8, 0, &copied);
-        assert_eq!(chain, ["one"; 16], "{version:?}");
+        assert_eq!(chain, [&["one"; 16][..], &["…"]].concat(), "{version:?}");
+        // It is said where there are more.
+        for (awaiting, expected) in [(16, ""), (17, "…"), (20, "…")] {
+            let it = Awaited::new(version, &vec![Awaits("one"); awaiting]);
+            let (taken, mut v8) = (it.taken(), reader(&it.program));
+            let expected = [&["one"; 16][..], &[expected]].concat();
+            let expected: Vec<&str> = expected.into_iter().filter(|it| !it.is_empty()).collect();
+            assert_eq!(it.chain(&mut v8, 0, &it.copy()), expected, "{version:?} {awaiting}");
+            assert_eq!(it.chain(&mut v8, 0, &it.copy()), expected, "it is remembered");
+            assert_eq!(it.taken_chain(&mut v8, &taken), expected);
+        }
         let it = Awaited::new(version, &[Calls { program: false, capability: false }]);
         let reaction = it.word(it.promise, 24);
         let next = it.program.layout.awaiting.as_ref().expect("it is known").next_reaction;

@@ -271,8 +271,7 @@ impl Awaited {
             objects.push(TakenObject { at, now, kind: kind as u16, words });
             todo.extend(words);
         }
-        let links = [INNER, OUTER].map(|at| self.stack + 8 * at as u64);
-        TakenObjects { links, objects }
+        TakenObjects { outer: self.stack + 8 * OUTER as u64, is_full: false, objects }
     }
 
     /// Returns names of the functions that awaited the resumed one when this was taken.

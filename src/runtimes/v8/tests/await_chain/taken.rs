@@ -55,10 +55,8 @@ fn what_was_taken_proves_a_chain_or_there_is_none() {
         assert_eq!(it.taken_chain(&mut v8, &taken), ["one", "two"]);
         gone(&it);
         assert_eq!(it.taken_chain(&mut v8, &taken), ["one", "two"]);
-        for links in [[taken.links[0] + 8, taken.links[1]], [taken.links[0], taken.links[1] + 8]] {
-            let other = TakenObjects { links, ..taken.clone() };
-            assert_eq!(it.taken_chain(&mut v8, &other), [""; 0], "of other frames");
-        }
+        let other = TakenObjects { outer: taken.outer + 8, ..taken.clone() };
+        assert_eq!(it.taken_chain(&mut v8, &other), [""; 0], "of another frame");
         // Of the way each object is needed, and its type.
         let needed = [it.resumer, it.context, it.resumed, it.promise, it.object_of_first()];
         for at in needed.map(|object| object - 1) {
@@ -69,6 +67,16 @@ fn what_was_taken_proves_a_chain_or_there_is_none() {
             let object = other.objects.iter_mut().find(|object| object.at == at);
             object.expect("it was taken").kind = 1;
             assert_eq!(it.taken_chain(&mut v8, &other), [""; 0], "{version:?}");
+        }
+        // There was no room for what leads to the second function, or to the first one.
+        let second = it.word(it.word(it.object_of_first(), 80), 24);
+        let reaction = it.word(it.promise, 24);
+        for (missing, expected) in [(second, &["one", "…"][..]), (reaction, &["…"])] {
+            let mut cut = TakenObjects { is_full: true, ..taken.clone() };
+            cut.objects.retain(|object| object.at != missing - 1);
+            assert_eq!(it.taken_chain(&mut v8, &cut), expected, "{version:?}");
+            cut.is_full = false;
+            assert_eq!(it.taken_chain(&mut v8, &cut), [""; 0], "{version:?}");
         }
         // The frame is another function's.
         let mut other = taken.clone();
@@ -140,6 +148,20 @@ fn the_kernel_is_told_where_functions_are_resumed_once_that_is_proven() {
         let mut another = reader(&it.program);
         assert_eq!(it.taken_chain(&mut another, &taken), [""; 0], "not proven");
     }
+}
+
+/// Workers end, and their built-in code with them.
+#[test]
+fn the_newest_places_where_functions_are_resumed_count() {
+    let it = Awaited::new((14, 6), &[Awaits("one")]);
+    let mut v8 = reader(&it.program);
+    let place = |nth: u64| BUILTINS + 64 * (20 + nth) + 12;
+    for nth in 0..300 {
+        it.set_stack(INNER + 1, place(nth));
+        it.walk(&mut v8, 0, &it.copy());
+    }
+    let newest: Vec<u64> = (44..300).map(place).collect();
+    assert_eq!(v8.chains.wanted().expect("some are proven").returns, newest);
 }
 
 /// Whatever was taken, there is a chain or none.
