@@ -450,6 +450,11 @@ impl Code {
         stack_depth::way_back(memory, pc, &mut self.context)
     }
 
+    /// See [`stack_depth::jumps_away`].
+    pub fn jumps_away(&mut self, memory: &impl ReadMemory, pc: u64) -> bool {
+        stack_depth::jumps_away(memory, pc, &mut self.context)
+    }
+
     /// Takes one step by framehop. Only for addresses with the [`Rule`] `Plain`: then it neither
     /// guesses nor evaluates expressions.
     #[inline]

@@ -9,8 +9,10 @@ use rustc_hash::FxHashSet;
 use crate::process::memory::ReadMemory;
 use crate::unwinder::framehop::unwind_tables::{Context, READ};
 
+mod tail_jump;
 mod way_back;
 
+pub use tail_jump::jumps_away;
 pub use way_back::{CallerRbp, WayBack, way_back};
 
 /// Maximum instructions followed; the longest such functions have some hundred.

@@ -65,7 +65,11 @@ impl<M: ReadMemory> Walker<'_, '_, M> {
         if flow.framed {
             return self.by_records(cursor, true);
         }
-        let Some(at) = flow.depth.and_then(|depth| cursor.sp.checked_add(depth)) else {
+        let depth = flow.depth.or_else(|| {
+            let is_on_top = flow.reached && self.code.jumps_away(self.memory, cursor.pc);
+            is_on_top.then_some(0)
+        });
+        let Some(at) = depth.and_then(|depth| cursor.sp.checked_add(depth)) else {
             return Next::End(Marker::BadUnwind);
         };
         let Some(pc) = self.stack.word(at) else { return self.failed() };

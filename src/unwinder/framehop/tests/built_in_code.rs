@@ -120,3 +120,21 @@ fn a_frame_that_all_its_code_has_built_counts() {
     let some = [NOP, NOP, NOP, NOP, NOP, &[0x74, 7], PUSH_RBP, SET_RBP, PUSH_MARK, PUSH_RBX, NOP];
     assert_eq!(walked(FrameSetup::Marked, &some, &[IN_4]), unknown());
 }
+
+#[test]
+fn before_a_jump_in_its_place_the_return_address_is_on_top() {
+    // je over sub rsp, r10: how much was taken is unknown.
+    let moved: [&[u8]; 2] = [&[0x74, 3], &[0x49, 0x2b, 0xe2]];
+    let load: &[u8] = &[0x48, 0x8b, 0x49, 0x27];
+    let jump: &[u8] = &[0xff, 0xe1];
+    // What is last is behind the instruction that executes.
+    let walked = |from: &[u8], rest: &[&[u8]], words: &[u64]| {
+        let (mut code, behind) = (moved.to_vec(), [from, &rest.concat()].concat());
+        code.push(&behind);
+        walked(FrameSetup::Marked, &code, words)
+    };
+    assert_eq!(walked(load, &[load, jump], &[IN_1]), through("1"));
+    assert_eq!(walked(jump, &[], &[IN_4]), through("4"));
+    // jmp over a nop
+    assert_eq!(walked(&[0xeb, 1], &[NOP, load, jump], &[IN_1]), through("1"));
+}
