@@ -9,19 +9,26 @@ pub const RETURNS_MAX: usize = 256;
 /// Maximum words that are taken of an object.
 pub const OBJECT_WORDS: usize = 11;
 
+/// Types of objects.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AwaitTypes {
+    /// Of what is left of a suspended async function, and async generator.
+    pub function: u16,
+    pub generator: u16,
+    pub promise: u16,
+    pub reaction: u16,
+    pub capability: u16,
+    /// Of what a generator is asked for.
+    pub request: u16,
+}
+
 /// What the program in the kernel has to know of the objects.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct AwaitLayout {
     /// Return addresses in built-in functions that have resumed a function, at most
     /// [`RETURNS_MAX`].
     pub returns: Vec<u64>,
-    /// Types: what is left of a suspended async function, and async generator.
-    pub function: u16,
-    pub generator: u16,
-    pub promise: u16,
-    pub reaction: u16,
-    pub capability: u16,
-    pub request: u16,
+    pub types: AwaitTypes,
     /// The first and the last type of functions.
     pub functions: [u16; 2],
     /// Offset of the type in a map, bytes.

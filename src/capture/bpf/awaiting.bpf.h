@@ -2,7 +2,7 @@
 //
 // Objects of V8 that lead from an async function which was resumed to those that await it, taken in the interrupt that samples
 // its thread. Promises are settled within microseconds, and their memory is used again. User space follows the same way through
-// what was taken (src/runtimes/v8/await_chain.rs), and proves it; here nothing is.
+// what was taken (src/runtimes/v8/promises.rs), and proves it; here nothing is proven.
 //
 // awaiting.rs and src/unwinder/awaiting.rs repeat the definitions.
 
@@ -20,7 +20,7 @@
 // Words of an object that are taken, and of one that is left of a suspended function.
 #define OBJECT_WORDS 6
 #define SUSPENDED_WORDS 11
-// Words of the objects, equal in all versions; see await_chain.rs.
+// Words of the objects, equal in all versions; see promises.rs.
 #define CONTEXT_LENGTH 1
 #define CONTEXT_VARIABLE 4
 #define AWAIT_LENGTH 3

@@ -17,12 +17,12 @@ pub fn words(layout: &AwaitLayout) -> [u64; LAYOUT] {
     [
         lowest,
         highest,
-        layout.function.into(),
-        layout.generator.into(),
-        layout.promise.into(),
-        layout.reaction.into(),
-        layout.capability.into(),
-        layout.request.into(),
+        layout.types.function.into(),
+        layout.types.generator.into(),
+        layout.types.promise.into(),
+        layout.types.reaction.into(),
+        layout.types.capability.into(),
+        layout.types.request.into(),
         layout.functions[0].into(),
         layout.functions[1].into(),
         layout.instance_type,
@@ -60,17 +60,20 @@ pub fn decode(count: usize, bytes: &[u8]) -> Option<TakenObjects> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::unwinder::awaiting::AwaitTypes;
 
     #[test]
     fn the_kernel_is_told_what_objects_are_like() {
         let layout = AwaitLayout {
             returns: vec![500, 300, 400],
-            function: 1,
-            generator: 2,
-            promise: 3,
-            reaction: 4,
-            capability: 5,
-            request: 6,
+            types: AwaitTypes {
+                function: 1,
+                generator: 2,
+                promise: 3,
+                reaction: 4,
+                capability: 5,
+                request: 6,
+            },
             functions: [7, 8],
             instance_type: 9,
             context: 10,

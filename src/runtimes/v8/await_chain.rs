@@ -13,6 +13,8 @@
 //! function has not returned, none of the functions that await it can go on. Otherwise there is no
 //! chain.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 
 use crate::model::facts::tables::{FrameKind, Location};
@@ -127,7 +129,7 @@ enum OnStack {
 #[derive(Default)]
 pub struct Chains {
     on_stack: OnStack,
-    known: FxHashMap<u64, Chain>,
+    known: FxHashMap<u64, Arc<Chain>>,
     markers: Option<[RawFrame; 2]>,
     wanted: AwaitLayout,
 }
@@ -135,21 +137,16 @@ pub struct Chains {
 impl Chains {
     /// `builtins`: the number of V8's built-in functions.
     pub fn new(layout: &Layout, builtins: usize) -> Chains {
-        let of = |types: &Awaiting| AwaitLayout {
+        let of = |awaiting: &Awaiting| AwaitLayout {
             returns: Vec::new(),
-            function: types.function,
-            generator: types.generator,
-            promise: types.promise,
-            reaction: types.reaction,
-            capability: types.capability,
-            request: types.request,
+            types: awaiting.types,
             functions: [layout.types.first_function, layout.types.last_function],
             instance_type: layout.instance_type,
-            context: types.context / WORD as u64,
+            context: awaiting.context / WORD as u64,
             shared: layout.shared / WORD as u64,
-            next_reaction: types.next_reaction / WORD as u64,
+            next_reaction: awaiting.next_reaction / WORD as u64,
             data: layout.data,
-            resolve: types.resolver(builtins).unwrap_or_default() as u64,
+            resolve: awaiting.resolver(builtins).unwrap_or_default() as u64,
         };
         let wanted = layout.awaiting.as_ref().map(of).unwrap_or_default();
         Chains { wanted, ..Chains::default() }
@@ -199,9 +196,10 @@ impl<M: ReadMemory> V8<M> {
     /// Whether a built-in function with this context may have resumed a function.
     fn is_resuming(&self, context: u64) -> bool {
         let V8 { heap, layout, .. } = self;
-        let Some(types) = &layout.awaiting else { return false };
+        let Some(awaiting) = &layout.awaiting else { return false };
         let context = heap.moved(context);
-        let is_context = |kind: u16| (types.contexts[0]..=types.contexts[1]).contains(&kind);
+        let [first, last] = awaiting.contexts;
+        let is_context = |kind: u16| (first..=last).contains(&kind);
         let length = || small(heap.word(context.checked_add(WORD as u64)?)?);
         heap.kind(layout, context).is_some_and(is_context) && length() == Some(AWAIT_LENGTH)
     }
@@ -227,17 +225,13 @@ impl<M: ReadMemory> V8<M> {
         if let Some(taken) = taken.filter(|taken| taken.outer == resumed.links[1])
             && let Some(chain) = self.taken_chain(&resumed.words, taken)
         {
-            return self.frames_of(&chain.awaiters, chain.has_more);
+            return self.frames_of(&chain);
         }
         let words = resumed.now(&self.heap.memory)?;
         are_same(&self.heap.memory, &resumed.words, &words).then_some(())?;
-        let found = self.chain(&words)?;
+        let chain = self.chain(&words)?;
         (resumed.now(&self.heap.memory)? == words).then_some(())?;
-        let chain = self.chains.known.get_mut(&found)?;
-        let (awaiters, has_more) = (std::mem::take(&mut chain.awaiters), chain.has_more);
-        let frames = self.frames_of(&awaiters, has_more);
-        self.chains.known.get_mut(&found)?.awaiters = awaiters;
-        frames
+        self.frames_of(&chain)
     }
 
     /// Returns the chain that was taken at the instant of the stack.
@@ -248,8 +242,8 @@ impl<M: ReadMemory> V8<M> {
         reader.are_same(chain.function, object(words[RESUMED])?).then_some(chain)
     }
 
-    /// Returns the object of the resumed function, if its chain is known, or is read now.
-    fn chain(&mut self, words: &Words) -> Option<u64> {
+    /// Returns the chain of the resumed function, which is known, or is read now.
+    fn chain(&mut self, words: &Words) -> Option<Arc<Chain>> {
         let V8 { heap, layout, functions, chains, builtins, .. } = self;
         let mut reader = Reader::new(heap, layout, functions, builtins.count(), None)?;
         let resumed = reader.resumed_by(object(words[RESUMING])?, object(words[CONTEXT])?)?;
@@ -259,21 +253,21 @@ impl<M: ReadMemory> V8<M> {
             && is_it(known)
             && holds(&heap.memory, [&head, &known.evidence])
         {
-            return Some(resumed);
+            return Some(known.clone());
         }
-        let chain = reader.chain(resumed)?;
+        let chain = Arc::new(reader.chain(resumed)?);
         (is_it(&chain) && holds(&heap.memory, [&head, &chain.evidence])).then_some(())?;
         if chains.known.len() >= CHAINS_MAX {
             chains.known.clear();
         }
-        chains.known.insert(resumed, chain);
-        Some(resumed)
+        chains.known.insert(resumed, chain.clone());
+        Some(chain)
     }
 
-    fn frames_of(&mut self, awaiters: &[Awaiter], has_more: bool) -> Option<Vec<RawFrame>> {
+    fn frames_of(&mut self, chain: &Chain) -> Option<Vec<RawFrame>> {
         let V8 { heap, layout, functions, codes, names, chains, .. } = self;
         let mut frames = Vec::new();
-        for awaiter in awaiters {
+        for awaiter in &chain.awaiters {
             functions.get(heap, layout, awaiter.shared)?;
             find_class(heap, layout, functions, codes, awaiter);
             let Awaiter { shared, offset, .. } = *awaiter;
@@ -281,10 +275,10 @@ impl<M: ReadMemory> V8<M> {
         }
         let named = |text| names.frame(vec![Location::named(text, FrameKind::Marker)]);
         let [before, more] = *chains.markers.get_or_insert_with(|| [AWAIT, MORE_AWAIT].map(named));
-        if !frames.is_empty() || has_more {
+        if !frames.is_empty() || chain.has_more {
             frames.insert(0, before);
         }
-        frames.extend(has_more.then_some(more));
+        frames.extend(chain.has_more.then_some(more));
         Some(frames)
     }
 }

@@ -6,6 +6,7 @@
 
 use crate::runtimes::v8::bytecode_sizes::{self, Sizes, Version};
 use crate::runtimes::v8::unreadable::Unreadable;
+use crate::unwinder::awaiting::AwaitTypes;
 
 /// What the symbols do not say, by version: byte offsets.
 #[derive(Clone, Copy)]
@@ -175,14 +176,7 @@ impl Classes {
 /// Objects that lead from an async function to the one that awaits it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Awaiting {
-    /// Types of what is left of a suspended async function, and async generator.
-    pub function: u16,
-    pub generator: u16,
-    pub promise: u16,
-    pub reaction: u16,
-    pub capability: u16,
-    /// The type of what a generator is asked for.
-    pub request: u16,
+    pub types: AwaitTypes,
     /// The first and the last type of contexts.
     pub contexts: [u16; 2],
     /// Offset in a function.
@@ -198,13 +192,16 @@ impl Awaiting {
     /// Returns what this V8 has exported; `None` if something is missing.
     fn of(known: &Known, constant: &dyn Fn(&str) -> Option<i32>) -> Option<Awaiting> {
         let kind = |name: &str| kind_of(constant(&format!("type_{name}_TYPE"))?).ok();
-        Some(Awaiting {
+        let types = AwaitTypes {
             function: kind("JSAsyncFunctionObject__JS_ASYNC_FUNCTION_OBJECT")?,
             generator: kind("JSAsyncGeneratorObject__JS_ASYNC_GENERATOR_OBJECT")?,
             promise: kind("JSPromise__JS_PROMISE")?,
             reaction: kind("PromiseReaction__PROMISE_REACTION")?,
             capability: kind("PromiseCapability__PROMISE_CAPABILITY")?,
             request: kind("AsyncGeneratorRequest__ASYNC_GENERATOR_REQUEST")?,
+        };
+        Some(Awaiting {
+            types,
             contexts: [
                 kind_of(constant("FirstContextType")?).ok()?,
                 kind_of(constant("LastContextType")?).ok()?,

@@ -7,16 +7,16 @@ use crate::process::memory::ReadMemory;
 use crate::runtimes::v8::functions::Functions;
 use crate::runtimes::v8::heap::{Heap, object, small};
 use crate::runtimes::v8::layout::{Awaiting, Layout};
-use crate::unwinder::awaiting::TakenObjects;
+use crate::unwinder::awaiting::{AwaitTypes, TakenObjects};
 
 /// Maximum functions of a chain, and promises followed for them.
 const FUNCTIONS_MAX: usize = 16;
 const PROMISES_MAX: usize = 64;
 const WORD: usize = 8;
 
-/// Words of the object of an async function or generator, equal in all versions (the kernel has the
-/// same numbers, awaiting.bpf.h). The last one is
-/// the promise of a function, and the first request of a generator.
+/// Words of the object of an async function or generator. These numbers are equal in all versions;
+/// awaiting.bpf.h repeats them. The last word is the promise of a function, and the first request
+/// of a generator.
 const OBJECT_WORDS: usize = 11;
 const FUNCTION: usize = 3;
 const RECEIVER: usize = 5;
@@ -111,7 +111,8 @@ enum Handler {
 pub struct Reader<'a, M> {
     heap: &'a Heap<M>,
     layout: &'a Layout,
-    types: &'a Awaiting,
+    awaiting: &'a Awaiting,
+    types: AwaitTypes,
     functions: &'a mut Functions,
     /// V8's number of the built-in function that resolves a promise, if it is known.
     resolve: Option<usize>,
@@ -131,10 +132,18 @@ impl<'a, M: ReadMemory> Reader<'a, M> {
         builtins: usize,
         taken: Option<&'a TakenObjects>,
     ) -> Option<Reader<'a, M>> {
-        let types = layout.awaiting.as_ref()?;
-        let resolve = types.resolver(builtins);
-        let evidence = Evidence::default();
-        Some(Reader { heap, layout, types, functions, resolve, taken, resuming: None, evidence })
+        let awaiting = layout.awaiting.as_ref()?;
+        Some(Reader {
+            heap,
+            layout,
+            awaiting,
+            types: awaiting.types,
+            functions,
+            resolve: awaiting.resolver(builtins),
+            taken,
+            resuming: None,
+            evidence: Evidence::default(),
+        })
     }
 
     /// Returns what was read from memory since the last call.
@@ -208,10 +217,10 @@ impl<'a, M: ReadMemory> Reader<'a, M> {
         let (words, shared) = self.function(function)?;
         let builtin = self.functions.get(self.heap, self.layout, shared)?.builtin;
         let Some(builtin) = builtin else { return Some((None, Handler::Other)) };
-        let at = object(*words.get(self.types.context as usize / WORD)?)?;
+        let at = object(*words.get(self.awaiting.context as usize / WORD)?)?;
         let context: [u64; CONTEXT_WORDS] = self.words(at)?;
         let kind = self.kind(at)?;
-        (self.types.contexts[0]..=self.types.contexts[1]).contains(&kind).then_some(())?;
+        (self.awaiting.contexts[0]..=self.awaiting.contexts[1]).contains(&kind).then_some(())?;
         let length = usize::try_from(small(context[LENGTH])?).ok()?;
         let variable = |nth: usize| {
             let at = object(context[VARIABLE + nth]).filter(|_| NO_VARIABLES + nth < length);
@@ -310,7 +319,7 @@ impl<'a, M: ReadMemory> Reader<'a, M> {
         let Some(reaction) = object(promise[REACTIONS]) else { return Some(Handler::Other) };
         (self.kind(reaction)? == self.types.reaction).then_some(())?;
         let reaction: [u64; REACTION_WORDS] = self.words(reaction)?;
-        let next = self.types.next_reaction as usize / WORD;
+        let next = self.awaiting.next_reaction as usize / WORD;
         let field = |nth: usize| reaction.get(next + nth).copied();
         if small(field(0)?).is_none() {
             return Some(Handler::Other);

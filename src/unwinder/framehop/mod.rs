@@ -184,7 +184,13 @@ struct Runtime {
 
 impl Runtime {
     /// Starts a walk.
-    fn begin(&mut self, code: &Code, now: Instant, reading: Reading) -> Option<&mut dyn Generated> {
+    fn begin(
+        &mut self,
+        code: &Code,
+        now: Instant,
+        reading: Reading,
+        owner: StackOwner,
+    ) -> Option<&mut dyn Generated> {
         let again = self.starting.is_some_and(|at| now.duration_since(at) >= STARTING);
         let (maps, number) = code.newest();
         if self.found.is_none()
@@ -204,6 +210,7 @@ impl Runtime {
             self.mapped = code.readings;
             found.mapped(code.maps.read_last());
         }
+        found.set_owner(owner);
         // What stands on the stack of a blocked thread has not been replaced meanwhile.
         let copied = if reading == Reading::Blocked { Ns::MAX } else { code.at };
         found
@@ -546,10 +553,7 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
         out: &mut Vec<RawFrame>,
     ) -> Walk {
         self.code.context.begin();
-        if let Some(found) = self.runtime.found.as_deref_mut() {
-            found.set_owner(self.owner);
-        }
-        let generated = self.runtime.begin(&self.code, now, reading);
+        let generated = self.runtime.begin(&self.code, now, reading, self.owner);
         self.left.clear();
         self.evaluations.clear();
         let live = matches!(reading, Reading::Blocked | Reading::Moving).then_some(&self.memory);

@@ -27,10 +27,11 @@ fn a_chain_is_that_of_the_instant_at_which_it_was_taken() {
             let mut v8 = reader(&it.program);
             assert_eq!(it.chain(&mut v8, 0, &copied), expected, "{version:?} {way:?}: live");
             // It has returned: other frames are on the stack, and its objects are others.
-            let types = it.program.layout.awaiting.clone().expect("it is known");
+            let awaiting = it.program.layout.awaiting.clone().expect("it is known");
+            let (types, [first, last]) = (awaiting.types, awaiting.contexts);
             let is_gone = |kind: u16| {
                 [types.function, types.generator, types.promise, types.reaction].contains(&kind)
-                    || (types.contexts[0]..=types.contexts[1]).contains(&kind)
+                    || (first..=last).contains(&kind)
             };
             for object in taken.objects.iter().filter(|object| is_gone(object.kind)) {
                 (0..5).for_each(|nth| it.set(object.at + 1, 8 * nth, small(9)));
@@ -130,11 +131,11 @@ fn the_kernel_is_told_where_functions_are_resumed_once_that_is_proven() {
             assert_eq!(v8.chains.wanted().expect("it is proven").returns, [RESUMER]);
         }
         let wanted = v8.chains.wanted().expect("it is proven").clone();
-        let types = it.program.layout.awaiting.as_ref().expect("it is known");
-        assert_eq!((wanted.promise, wanted.instance_type), (types.promise, 12));
-        assert_eq!(8 * wanted.context, types.context);
+        let awaiting = it.program.layout.awaiting.as_ref().expect("it is known");
+        assert_eq!((wanted.types, wanted.instance_type), (awaiting.types, 12));
+        assert_eq!(8 * wanted.context, awaiting.context);
         assert_eq!(8 * wanted.shared, it.program.layout.shared);
-        assert_eq!(8 * wanted.next_reaction, types.next_reaction);
+        assert_eq!(8 * wanted.next_reaction, awaiting.next_reaction);
         assert_eq!((wanted.data, wanted.resolve), (it.program.layout.data, RESOLVES));
         // Of a V8 with other numbers that one is not known.
         let mut other = it.program.layout.clone();
