@@ -142,8 +142,9 @@ impl TakenWithSamples {
         let _ = self.await_layouts.remove(&process);
     }
 
-    /// Takes from the ring what is there. To be called before the samples are read: the kernel
-    /// writes these records first.
+    /// Takes from the ring what is there. To be called when a sample was read, before its records
+    /// are asked for: the kernel writes them before the sample, but may do both after an earlier
+    /// call.
     pub fn receive(&mut self) {
         while let Some(bytes) = self.ring.next() {
             let Some(head) = Head::decode(&bytes) else { continue };

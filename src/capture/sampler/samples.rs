@@ -67,9 +67,6 @@ impl Core {
 
     fn walk_samples(&mut self, perf: &mut Perf, until: Ns) {
         let deepest = perf.deepest();
-        if let Some(taken) = &mut self.backend.taken {
-            taken.receive();
-        }
         perf.drain(until, |sample| {
             let Some(index) = self.find(sample.pid) else { return };
             let mut frames = Vec::with_capacity(64);

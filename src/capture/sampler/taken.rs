@@ -55,6 +55,11 @@ impl Core {
 
     /// Sets whose stack is walked next, with what the kernel took with the sample.
     pub(super) fn set_owner(&mut self, index: usize, sample: &Sample<'_>) {
+        // For each sample: a processor may still have been taking this one when the sample before
+        // it was walked.
+        if let Some(reader) = &mut self.backend.taken {
+            reader.receive();
+        }
         let process = &mut self.processes[index];
         let owner = StackOwner { tid: sample.tid, ..StackOwner::default() };
         let Announced { interpreter, go, awaiting } = &process.announced;
