@@ -19,7 +19,7 @@ use crate::process::memory::ReadMemory;
 use crate::unwinder::framehop::call_sites::{self, CallSite};
 use crate::unwinder::framehop::go::GoFrame;
 use crate::unwinder::framehop::images::{Image, TABLES_MAX};
-use crate::unwinder::framehop::stack_depth::{self, Flow, WayBack};
+use crate::unwinder::framehop::stack_depth::{self, Flow, FollowedFunctions, WayBack};
 use crate::unwinder::framehop::unwind_tables::{Context, READ, Rule, Tables};
 
 /// Addresses of user code end here (x86-64, four- and five-level paging alike).
@@ -126,6 +126,8 @@ pub struct Code {
     calls: FxHashMap<u64, Option<CallSite>>,
     /// By a function's start and the address of an instruction.
     flows: FxHashMap<(u64, u64), Flow>,
+    /// Functions that are never replaced.
+    followed: FollowedFunctions,
     pub context: Box<Context>,
     unwinder: UnwinderX86_64<Arc<[u8]>>,
     caches: Vec<CacheX86_64>,
@@ -159,6 +161,7 @@ impl Code {
             stale: Vec::new(),
             calls: FxHashMap::default(),
             flows: FxHashMap::default(),
+            followed: FollowedFunctions::default(),
             context: Box::default(),
             unwinder: UnwinderX86_64::new(),
             caches: (0..CACHES).map(|_| CacheX86_64::new()).collect(),
@@ -442,6 +445,11 @@ impl Code {
         }
         self.flows.insert((start, pc), flow);
         flow
+    }
+
+    /// As [`Code::flow`], of a function that is never replaced: what was followed is remembered.
+    pub fn flow_of_kept(&mut self, memory: &impl ReadMemory, start: u64, pc: u64) -> Flow {
+        self.followed.at(memory, start, pc, &mut self.context)
     }
 
     /// Returns where the return address of the running function is, if its code from `pc` on proves

@@ -4,25 +4,33 @@
 //! Compiled code has one depth at each instruction, on all paths. All paths that are found must
 //! agree. An unknown instruction ends a path, or makes the depth unknown.
 
-use rustc_hash::FxHashSet;
+use std::collections::hash_map::Entry;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::process::memory::ReadMemory;
 use crate::unwinder::framehop::unwind_tables::{Context, READ};
 
+mod functions;
 mod tail_jump;
 mod way_back;
 
+pub use functions::FollowedFunctions;
 pub use tail_jump::jumps_away;
 pub use way_back::{CallerRbp, WayBack, way_back};
 
-/// Maximum instructions followed; the longest such functions have some hundred.
+/// Maximum instructions followed, each with each state of the stack; the longest functions without
+/// unwind information have some hundred.
 const INSTRUCTIONS_MAX: usize = 2048;
+/// As [`INSTRUCTIONS_MAX`], for functions that are followed once. The longest of V8 has 13,268
+/// (`KeyedStoreIC` of Node 24).
+const REMEMBERED_MAX: usize = 1 << 14;
 /// Maximum functions that jump to each other.
 const ENTRIES_MAX: usize = 16;
-/// Maximum pieces of code read.
-const PIECES_MAX: usize = 64;
-/// Bytes of code read at a time.
-const PIECE: usize = 256;
+/// Maximum pieces of code read: 64 KiB. `KeyedStoreIC` has 39.
+const PIECES_MAX: usize = 256;
+/// Bytes of code read at a time; a page has a whole number of them.
+const PIECE: u64 = 256;
 /// Longest instruction, bytes (Intel SDM 2.3.11).
 const LONGEST: usize = 15;
 /// Maximum size of a frame, bytes.
@@ -57,97 +65,148 @@ pub struct Flow {
 
 /// Follows the code from `start`, and returns the state of the stack at `pc`.
 pub fn follow(memory: &impl ReadMemory, start: u64, pc: u64, context: &mut Context) -> Flow {
-    let mut flow = Flow::default();
-    let mut code = Code { memory, at: 0, piece: Vec::new(), pieces: 0 };
-    let mut open = vec![(start, State { depth: Some(0), ..State::default() })];
-    let mut seen = FxHashSet::default();
-    let mut there: Option<State> = None;
-    // Starts of functions. A call that does not return is followed by the next function, which may
-    // jump to this one.
-    let mut entries = vec![start];
-    while let Some((at, state)) = open.pop() {
-        let jumped_into = state.depth != Some(0) && entries.contains(&at);
-        if jumped_into || !seen.insert((at, state)) {
-            continue;
+    let Some(paths) = Paths::follow(memory, start, INSTRUCTIONS_MAX, context) else {
+        return Flow::default();
+    };
+    let there = paths.states.iter().filter(|(at, _)| *at == pc).map(|(_, state)| *state);
+    let flow = Flow::of(there, paths.jumps_away);
+    flow.unwrap_or(Flow { jumps_away: paths.jumps_away, ..Flow::default() })
+}
+
+/// Follows the code from `start`, and returns the states of the stack at all instructions that are
+/// reached, in order.
+fn flows(memory: &impl ReadMemory, start: u64, context: &mut Context) -> Box<[(u64, Flow)]> {
+    let Some(paths) = Paths::follow(memory, start, REMEMBERED_MAX, context) else {
+        return Box::default();
+    };
+    let mut states: Vec<(u64, State)> = paths.states.into_iter().collect();
+    states.sort_unstable_by_key(|(at, _)| *at);
+    let of_instruction = |states: &[(u64, State)]| {
+        let flow = Flow::of(states.iter().map(|(_, state)| *state), paths.jumps_away);
+        (states[0].0, flow.unwrap_or_default())
+    };
+    states.chunk_by(|one, next| one.0 == next.0).map(of_instruction).collect()
+}
+
+/// All paths through a function.
+struct Paths {
+    /// Addresses of instructions, with the states in which they are reached.
+    states: FxHashSet<(u64, State)>,
+    jumps_away: bool,
+}
+
+impl Paths {
+    /// `None`: the function has more than `most` instructions.
+    fn follow(
+        memory: &impl ReadMemory,
+        start: u64,
+        most: usize,
+        context: &mut Context,
+    ) -> Option<Paths> {
+        let mut code = Code::new(memory);
+        let mut open = vec![(start, State { depth: Some(0), ..State::default() })];
+        let mut paths = Paths { states: FxHashSet::default(), jumps_away: false };
+        let mut with_frame = FxHashMap::default();
+        // Starts of functions. A call that does not return is followed by the next function, which
+        // may jump to this one.
+        let mut entries = vec![start];
+        while let Some((at, mut state)) = open.pop() {
+            // Where functions take their arguments from the stack, a call in a loop leaves another
+            // depth in each turn. A frame pointer is right all the same.
+            if state.frame.is_some() {
+                let of = (at, state.saved, state.frame);
+                let first = *with_frame.entry(of).or_insert(state.depth);
+                state.depth = state.depth.filter(|_| first == state.depth);
+            }
+            let jumped_into = state.depth != Some(0) && entries.contains(&at);
+            if jumped_into || !paths.states.insert((at, state)) {
+                continue;
+            }
+            if paths.states.len() > most {
+                return None;
+            }
+            context.spend(8)?;
+            let Some(bytes) = code.bytes(at, context) else { continue };
+            let Some(instruction) = decode(bytes) else { continue };
+            let next = at.wrapping_add(instruction.length as u64);
+            let Some(state) = apply(state, instruction.effect) else { continue };
+            match instruction.goes {
+                Goes::On | Goes::Elsewhere => open.push((next, state)),
+                Goes::Back | Goes::Nowhere => {}
+                Goes::Either(by) => {
+                    open.extend([(next, state), (next.wrapping_add_signed(by), state)]);
+                }
+                Goes::To(by) => {
+                    let target = next.wrapping_add_signed(by);
+                    if state.depth == Some(0) && entries.len() < ENTRIES_MAX {
+                        entries.push(target);
+                    }
+                    open.push((target, state));
+                }
+                Goes::Through(by) => match memory.read_u64(next.wrapping_add_signed(by)) {
+                    Some(target) if context.spend(READ).is_some() => open.push((target, state)),
+                    _ => {}
+                },
+                Goes::Away => paths.jumps_away |= state.depth == Some(0),
+            }
         }
-        if seen.len() > INSTRUCTIONS_MAX || context.spend(8).is_none() {
-            return Flow::default();
-        }
-        if at == pc {
-            flow.reached = true;
-            let (before, both) = (there.unwrap_or(state), |a: Option<i64>, b| a.filter(|_| a == b));
-            if before.saved != state.saved {
-                return Flow { reached: true, ..Flow::default() };
+        Some(paths)
+    }
+}
+
+impl Flow {
+    /// Returns what all states of the stack at one instruction have in common; `None`: there are
+    /// none.
+    fn of(states: impl IntoIterator<Item = State>, jumps_away: bool) -> Option<Flow> {
+        let both = |a: Option<i64>, b| a.filter(|_| a == b);
+        let mut states = states.into_iter();
+        let mut there = states.next()?;
+        for state in states {
+            if there.saved != state.saved {
+                return Some(Flow { reached: true, ..Flow::default() });
             }
             // A frame pointer is right whatever a call took from the stack.
-            there = Some(State {
-                depth: both(before.depth, state.depth),
-                saved: state.saved,
-                frame: both(before.frame, state.frame),
-            });
+            there.depth = both(there.depth, state.depth);
+            there.frame = both(there.frame, state.frame);
         }
-        let Some(bytes) = code.bytes(at, context) else { continue };
-        let Some(instruction) = decode(bytes) else { continue };
-        let next = at.wrapping_add(instruction.length as u64);
-        let Some(state) = apply(state, instruction.effect) else { continue };
-        match instruction.goes {
-            Goes::On | Goes::Elsewhere => open.push((next, state)),
-            Goes::Back | Goes::Nowhere => {}
-            Goes::Either(by) => open.extend([(next, state), (next.wrapping_add_signed(by), state)]),
-            Goes::To(by) => {
-                let target = next.wrapping_add_signed(by);
-                if state.depth == Some(0) && entries.len() < ENTRIES_MAX {
-                    entries.push(target);
-                }
-                open.push((target, state));
-            }
-            Goes::Through(by) => match memory.read_u64(next.wrapping_add_signed(by)) {
-                Some(target) if context.spend(READ).is_some() => open.push((target, state)),
-                _ => {}
-            },
-            Goes::Away => flow.jumps_away |= state.depth == Some(0),
-        }
+        let bytes = |number: Option<i64>| number.and_then(|number| u64::try_from(number).ok());
+        Some(Flow {
+            reached: true,
+            depth: bytes(there.depth).filter(|depth| depth.is_multiple_of(8)),
+            saved: bytes(there.saved),
+            framed: there.frame == Some(8) && there.saved == Some(8),
+            jumps_away,
+        })
     }
-    if let Some(state) = there {
-        flow.depth = state
-            .depth
-            .and_then(|depth| u64::try_from(depth).ok())
-            .filter(|depth| depth.is_multiple_of(8));
-        flow.framed = state.frame == Some(8) && state.saved == Some(8);
-        flow.saved = state.saved.and_then(|saved| u64::try_from(saved).ok());
-    }
-    flow
 }
 
 /// Reads code by pieces.
 struct Code<'m, M> {
     memory: &'m M,
-    at: u64,
-    piece: Vec<u8>,
-    pieces: usize,
+    /// By their place, in pieces. Each has the rest of its last instruction.
+    pieces: FxHashMap<u64, Vec<u8>>,
 }
 
-impl<M: ReadMemory> Code<'_, M> {
+impl<'m, M: ReadMemory> Code<'m, M> {
+    fn new(memory: &'m M) -> Code<'m, M> {
+        Code { memory, pieces: FxHashMap::default() }
+    }
+
     fn bytes(&mut self, at: u64, context: &mut Context) -> Option<&[u8]> {
-        let inside = |from: u64, piece: &[u8]| {
-            at.checked_sub(from)
-                .and_then(|into| usize::try_from(into).ok())
-                .filter(|into| *into < piece.len())
-        };
-        let whole =
-            inside(self.at, &self.piece).is_some_and(|into| self.piece.len() - into >= LONGEST);
-        if !whole {
-            if self.pieces == PIECES_MAX {
-                return None;
+        let (place, into) = (at / PIECE, at % PIECE);
+        let known = self.pieces.len();
+        let piece = match self.pieces.entry(place) {
+            Entry::Occupied(piece) => piece.into_mut(),
+            Entry::Vacant(_) if known == PIECES_MAX => return None,
+            Entry::Vacant(empty) => {
+                context.spend(READ)?;
+                let mut piece = vec![0; PIECE as usize + LONGEST - 1];
+                let read = self.memory.read(place * PIECE, &mut piece);
+                piece.truncate(read);
+                empty.insert(piece)
             }
-            self.pieces += 1;
-            context.spend(READ)?;
-            self.piece.resize(PIECE, 0);
-            let read = self.memory.read(at, &mut self.piece);
-            self.piece.truncate(read);
-            self.at = at;
-        }
-        inside(self.at, &self.piece).map(|into| &self.piece[into..])
+        };
+        piece.get(into as usize..).filter(|bytes| !bytes.is_empty())
     }
 }
 

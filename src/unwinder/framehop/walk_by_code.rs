@@ -56,12 +56,12 @@ impl<M: ReadMemory> Walker<'_, '_, M> {
     }
 
     /// Leaves the running function by all of its code from `start` on. Only for code that is never
-    /// replaced: what was followed is remembered.
+    /// replaced.
     pub(super) fn by_flow(&mut self, cursor: Cursor, start: u64, setup: FrameSetup) -> Next {
         if setup != FrameSetup::Marked {
             return Next::End(Marker::BadUnwind);
         }
-        let flow = self.code.flow(self.memory, start, cursor.pc);
+        let flow = self.code.flow_of_kept(self.memory, start, cursor.pc);
         if flow.framed {
             return self.by_records(cursor, true);
         }

@@ -21,6 +21,7 @@ impl Code {
         self.stale.clear();
         self.calls.clear();
         self.flows.clear();
+        self.followed.clear();
         self.unwinder = UnwinderX86_64::new();
         // Otherwise an old rule could be found again once framehop's 16-bit generation has wrapped
         // around.
@@ -99,6 +100,8 @@ impl Code {
             return;
         }
         self.calls.clear();
+        self.flows.clear();
+        self.followed.retain(|at| !stale.iter().any(|(start, end)| (*start..*end).contains(&at)));
         if stale.len() > STALE_MAX {
             self.resolved.clear();
         } else {
@@ -201,6 +204,8 @@ impl Code {
         // Code generated at run time is patched in place.
         self.calls.clear();
         self.flows.clear();
+        let before = self.maps.read_last();
+        self.followed.retain(|start| maps.find(start) == before.find(start));
         let moved =
             self.maps.read_last().iter().any(|m| m.executable && maps.find(m.start) != Some(m));
         let replaced = self.maps.read(maps, begin, monotonic(), std::mem::take(&mut self.lost));

@@ -12,7 +12,7 @@ const INSTRUCTIONS_MAX: usize = 8;
 /// Whether the code from `pc` on leads to a jump through a pointer, by one way, and does nothing to
 /// the stack pointer and rbp on it.
 pub fn jumps_away(memory: &impl ReadMemory, pc: u64, context: &mut Context) -> bool {
-    let mut code = Code { memory, at: 0, piece: Vec::new(), pieces: 0 };
+    let mut code = Code::new(memory);
     let mut at = pc;
     for _ in 0..INSTRUCTIONS_MAX {
         let decoded = code.bytes(at, context).and_then(decode);

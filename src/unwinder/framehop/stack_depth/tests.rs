@@ -36,6 +36,26 @@ fn every_path_is_followed() {
 }
 
 #[test]
+fn a_frame_is_followed_through_calls_that_take_their_arguments() {
+    #[rustfmt::skip]
+    let code = [
+        0x55,                               // 00 push rbp
+        0x48, 0x89, 0xe5,                   // 01 mov rbp, rsp
+        0x53,                               // 04 push rbx (each turn)
+        0xff, 0xd1,                         // 05 call rcx, which takes it
+        0x75, 0xfb,                         // 07 jne 04
+        0x90,                               // 09 nop
+        0x48, 0x89, 0xec,                   // 0a mov rsp, rbp
+        0x5d,                               // 0d pop rbp
+        0xc3,                               // 0e ret
+    ];
+    assert!([4, 5, 7, 9, 10].into_iter().all(|pc| at(&code, pc).framed));
+    assert_eq!([4, 5, 9].map(|pc| depth(&code, pc)), [None; 3], "it differs");
+    assert_eq!([1, 0xd, 0xe].map(|pc| depth(&code, pc)), [8, 8, 0].map(Some));
+    assert!(!at(&code, 0xe).framed);
+}
+
+#[test]
 fn frames_alignment_and_jumps() {
     #[rustfmt::skip]
         let code = [
@@ -156,7 +176,12 @@ fn what_instructions_do_to_the_stack() {
         assert_eq!(end(code), (true, None, None), "{code:x?}");
     }
     assert!(!end(&[0x58, 0x90]).0, "nothing was pushed");
-    assert!(!at(&[0x90; 4000], 3000).reached, "too long");
+    // push rax; nops; sub rsp, 0x100, of which the last byte is in the next piece.
+    let apart = [vec![0x50], vec![0x90; 249], vec![0x48, 0x81, 0xec, 0, 1, 0, 0, 0x90]].concat();
+    assert_eq!(depth(&apart, 257), Some(0x108));
+    let ends = |length: usize| [vec![0x90; length - 1], vec![0xc3]].concat();
+    let longest = [INSTRUCTIONS_MAX, INSTRUCTIONS_MAX + 1].map(|length| at(&ends(length), 9));
+    assert_eq!(longest.map(|flow| flow.reached), [true, false]);
 }
 
 #[test]

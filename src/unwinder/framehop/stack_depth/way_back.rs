@@ -49,7 +49,7 @@ struct State {
 /// Follows the code from `pc` to the end of its function; `None` if that does not prove where the
 /// return address is.
 pub fn way_back(memory: &impl ReadMemory, pc: u64, context: &mut Context) -> Option<WayBack> {
-    let mut code = Code { memory, at: 0, piece: Vec::new(), pieces: 0 };
+    let mut code = Code::new(memory);
     let first = State { popped: 0, saved: None, frame: None, rbp: CallerRbp::Kept };
     let mut open = vec![(pc, first)];
     let mut seen = FxHashSet::default();

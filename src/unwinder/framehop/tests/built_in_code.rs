@@ -3,7 +3,9 @@
 
 use rustc_hash::FxHashSet;
 
+use super::replaced::reported;
 use super::*;
+use crate::clock::monotonic;
 use crate::model::vocabulary::frame::{Ns, RawName};
 use crate::unwinder::{Detected, FrameSetup, Generated, Leave, Place};
 
@@ -38,6 +40,12 @@ const RBP: u64 = 0x40;
 
 /// Walks from the last of the instructions of function 3. `words`: the top of the stack.
 fn walked(setup: FrameSetup, code: &[&[u8]], words: &[u64]) -> (Vec<String>, Walk) {
+    let (mut world, pc) = built(setup, code, words);
+    world.walk(pc, Some(SP + RBP), 0x1000)
+}
+
+/// Returns also the address of the last of the instructions of function 3.
+fn built(setup: FrameSetup, code: &[&[u8]], words: &[u64]) -> (World, u64) {
     let mut world = world();
     world.unwinder = world
         .unwinder
@@ -59,7 +67,7 @@ fn walked(setup: FrameSetup, code: &[&[u8]], words: &[u64]) -> (Vec<String>, Wal
         .chain([7, in_0])
         .collect();
     world.memory.put_words(SP, &words);
-    world.walk(pc, Some(SP + RBP), 0x1000)
+    (world, pc)
 }
 
 /// Return addresses in functions 1, 2 and 4; function 4 has called another one than function 3.
@@ -137,4 +145,30 @@ fn before_a_jump_in_its_place_the_return_address_is_on_top() {
     assert_eq!(walked(jump, &[], &[IN_4]), through("4"));
     // jmp over a nop
     assert_eq!(walked(&[0xeb, 1], &[NOP, load, jump], &[IN_1]), through("1"));
+}
+
+#[test]
+fn what_was_followed_is_remembered_until_other_code_is_there() {
+    let changes: [fn(&mut World); 3] = [
+        |world| world.unwinder.invalidate(),
+        |world| {
+            *world.maps.lock().unwrap() = MAPS.replace("11 /made/up", "12 /made/anew");
+            world.unwinder.code.forget_age();
+            world.unwinder.revalidate(false, false);
+        },
+        |world| world.unwinder.report(&reported(monotonic(), 12, "/made/anew")),
+    ];
+    for change in changes {
+        let (mut world, pc) = built(FrameSetup::Marked, &[PUSH_RBX, NOP], &[IN_4, IN_1]);
+        world.unwinder.revalidate(true, false);
+        let caller = |world: &mut World| {
+            world.unwinder.set_instant(monotonic());
+            world.walk(pc, Some(SP + RBP), 0x1000).0[1].clone()
+        };
+        assert_eq!(caller(&mut world), "1");
+        world.memory.put(at(3), NOP);
+        assert_eq!(caller(&mut world), "1", "it is remembered");
+        change(&mut world);
+        assert_eq!(caller(&mut world), "4");
+    }
 }

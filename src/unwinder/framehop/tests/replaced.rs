@@ -8,7 +8,7 @@ use crate::process::code_generations::CodeMapping;
 use crate::process::maps::Mapping;
 
 /// A report of the code of `name` where [`MAPS`] has that of `/made/up`.
-fn reported(at: u64, inode: u64, name: &str) -> CodeMapping {
+pub(super) fn reported(at: u64, inode: u64, name: &str) -> CodeMapping {
     let mapping = Mapping::reported((0x40_1000, 0x41_1000), 0x1000, (8, 1), inode, name.as_bytes());
     CodeMapping { pid: 1, at, mapping: Arc::new(mapping) }
 }
