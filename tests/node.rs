@@ -132,6 +132,29 @@ fn waiting_functions_have_their_lines_and_tiers() {
     }
 }
 
+/// Where V8's own tools say that these begin: at the list of parameters.
+#[test]
+fn functions_without_a_name_are_called_by_where_they_begin() {
+    let script = include_str!("targets/anonymous.js");
+    let (line, text) =
+        script.lines().enumerate().find(|(_, line)| line.contains("function ()")).expect("a line");
+    let column = |parameters| text.find(parameters).expect(parameters) + 1;
+    let (inner, outer) = (column("() { rest"), column("() => {"));
+    let expected = [inner, outer, 1].map(|column| {
+        let line = if column == 1 { 1 } else { line + 1 };
+        format!("(anonymous anonymous.js:{line}:{column})")
+    });
+    for node in nodes("functions_without_a_name_are_called_by_where_they_begin") {
+        let running = Running::start(&node, &[&target("anonymous.js")]);
+        let (frames, complete) = dump(running.pid(), &[]);
+        let ours = frames.iter().filter(|frame| frame.file == Some(target("anonymous.js")));
+        let names: Vec<&str> = ours.map(|frame| frame.name.as_str()).collect();
+        assert_eq!(names[0], "rest");
+        assert_eq!(names[1..], expected, "{}", node.display());
+        assert!(complete, "{frames:#?}");
+    }
+}
+
 fn line_with(text: &str) -> u64 {
     let script = include_str!("targets/jit.js");
     script.lines().position(|line| line.contains(text)).expect(text) as u64 + 1

@@ -25,7 +25,7 @@ fn observe(data: &[u8]) {
     assert!(map.size() <= 64 * data.len() + (33 << 20), "{} of {}", map.size(), data.len());
     for line in (0..20).chain([u32::MAX]) {
         for column in [0, 1, 10, 1000, u32::MAX] {
-            if let Some((source, line)) = map.place(line, column) {
+            if let Some((source, line, _)) = map.place(line, column) {
                 assert_clean(source, NAME_CAP);
                 assert!(line > 0);
             }

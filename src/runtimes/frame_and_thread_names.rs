@@ -27,9 +27,24 @@ pub struct Names {
     source_maps: SourceMaps,
 }
 
-/// What a frame is, and where in its lines: columns, from 0 on, of scripts that may have source
-/// maps; none for all others.
-type Described = (Arc<[Location]>, Arc<[Option<u32>]>);
+/// What a frame is, and where in its script; nothing for code of no script.
+type Described = (Arc<[Location]>, Arc<[InScript]>);
+
+/// Where a location is in a script. Columns are from 0 on, in UTF-16 units.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct InScript {
+    /// In its line; `None`: unknown, or the script has no source map.
+    pub column: Option<u32>,
+    /// Line and column where a function begins that has no name.
+    pub begins: Option<(u32, u32)>,
+}
+
+/// Returns what a function without a name is called: by where it begins, its line and column from 1
+/// on.
+pub fn anonymous(file: &str, line: u32, column: u32) -> Arc<str> {
+    let base = file.rsplit('/').next().unwrap_or(file);
+    format!("(anonymous {base}:{line}:{column})").into()
+}
 
 #[derive(Default)]
 struct Table {
@@ -56,15 +71,15 @@ impl Names {
         self.frame_at(locations, Vec::new())
     }
 
-    /// Does the same for scripts. `columns`: of each location, from 0 on, in UTF-16 units.
-    pub fn frame_at(&self, locations: Vec<Location>, columns: Vec<Option<u32>>) -> RawFrame {
+    /// Does the same for scripts. `places`: of each location.
+    pub fn frame_at(&self, locations: Vec<Location>, places: Vec<InScript>) -> RawFrame {
         let mut table = self.table();
-        let (locations, columns) = if table.named.len() >= NAMES_MAX || locations.is_empty() {
+        let (locations, places) = if table.named.len() >= NAMES_MAX || locations.is_empty() {
             (vec![other()], Vec::new())
         } else {
-            (locations, columns)
+            (locations, places)
         };
-        let described: Described = (locations.into(), columns.into());
+        let described: Described = (locations.into(), places.into());
         if let Some(id) = table.ids.get(&described) {
             return RawFrame::new(FrameCode::Runtime { id: *id });
         }
@@ -83,10 +98,10 @@ impl Names {
     /// it is being found out whose code it is; see [`Names::is_placing`].
     pub fn named(&self, frame: RawFrame) -> Option<Named> {
         let FrameCode::Runtime { id } = frame.decode() else { return None };
-        let (mut locations, columns) = self.table().named.get(usize::try_from(id).ok()?)?.clone();
+        let (mut locations, places) = self.table().named.get(usize::try_from(id).ok()?)?.clone();
         let mut pending = false;
-        if !columns.is_empty() {
-            locations = self.of_sources(&locations, &columns, &mut pending);
+        if !places.is_empty() {
+            locations = self.of_sources(&locations, &places, &mut pending);
         }
         let origin = |location: &Location| match location.kind {
             FrameKind::Java => {
@@ -106,25 +121,32 @@ impl Names {
     fn of_sources(
         &self,
         locations: &[Location],
-        columns: &[Option<u32>],
+        places: &[InScript],
         pending: &mut bool,
     ) -> Arc<[Location]> {
-        let of_source = |(location, column): (&Location, &Option<u32>)| {
+        let of_source = |(location, place): (&Location, &InScript)| {
             let mut location = location.clone();
-            if let (Some(file), Some(line), Some(column)) = (&location.file, location.line, column)
-            {
-                match self.source_maps.origin(file, line, *column) {
-                    source_maps::Origin::Unmapped => {}
-                    source_maps::Origin::Pending => *pending = true,
-                    source_maps::Origin::Source(source, line) => {
-                        location.module = source.clone();
-                        (location.file, location.line) = (Some(source), Some(line));
-                    }
+            let Some(script) = location.file.clone() else { return location };
+            let mut source = |(line, column)| match self.source_maps.origin(&script, line, column) {
+                source_maps::Origin::Unmapped => None,
+                source_maps::Origin::Pending => {
+                    *pending = true;
+                    None
                 }
+                source_maps::Origin::Source(source, line, column) => Some((source, line, column)),
+            };
+            if let Some(begin) = place.begins {
+                let (file, line, column) =
+                    source(begin).unwrap_or_else(|| (script.clone(), begin.0, begin.1));
+                location.function = anonymous(&file, line, column.saturating_add(1));
+            }
+            if let Some((source, line, _)) = location.line.zip(place.column).and_then(source) {
+                location.module = source.clone();
+                (location.file, location.line) = (Some(source), Some(line));
             }
             location
         };
-        locations.iter().zip(columns).map(of_source).collect()
+        locations.iter().zip(places).map(of_source).collect()
     }
 
     /// Returns whether it is being found out whose code some frames are, or of which source.
@@ -246,7 +268,9 @@ mod tests {
         let (file, module) = (Some(script.clone()), script.clone());
         let called =
             Location { file, module, line: Some(1), ..Location::named("f", FrameKind::Jit) };
-        let frame = |names: &Names, column| names.frame_at(vec![called.clone()], vec![column]);
+        let place = |column| InScript { column, begins: Some((1, 4)) };
+        let frame =
+            |names: &Names, column| names.frame_at(vec![called.clone()], vec![place(column)]);
         let frames = [Some(0), Some(4), None].map(|column| frame(&names, column));
         assert_eq!(frame(&names, Some(4)), frames[1]);
         assert!(frames[0] != frames[1] && frames[1] != frames[2]);
@@ -257,15 +281,17 @@ mod tests {
         }
         let of = |names: &Names, frame| {
             let named = names.named(frame).expect("a frame");
-            let Location { file, line, module, .. } = &named.locations[0];
+            let Location { function, file, line, module, .. } = &named.locations[0];
             assert_eq!((file.as_deref(), named.pending), (Some(&**module), false));
-            (module.to_string(), line.expect("a line"))
+            (module.to_string(), line.expect("a line"), function.to_string())
         };
+        let (in_source, in_script) = ("(anonymous a.ts:3:1)", "(anonymous a.js:1:5)");
         let source = path("a.ts");
-        assert_eq!(of(&names, frames[0]), (source.clone(), 1));
-        assert_eq!(of(&names, frames[1]), (source, 3));
-        assert_eq!(of(&names, frames[2]), (script.to_string(), 1), "no column is known");
-        assert_eq!(of(&off, frame(&off, Some(4))), (script.to_string(), 1));
+        assert_eq!(of(&names, frames[0]), (source.clone(), 1, in_source.into()));
+        assert_eq!(of(&names, frames[1]), (source, 3, in_source.into()));
+        let unknown = (script.to_string(), 1, in_source.into());
+        assert_eq!(of(&names, frames[2]), unknown, "no column is known");
+        assert_eq!(of(&off, frame(&off, Some(4))), (script.to_string(), 1, in_script.into()));
         // Of a map that is being read the script's line is shown meanwhile.
         let slow = Names::new(true);
         let frame = frame(&slow, Some(4));

@@ -2,6 +2,7 @@
 
 use crate::model::facts::tables::{FrameKind, Location, Tier};
 use crate::model::vocabulary::text::clean_bytes;
+use crate::runtimes::frame_and_thread_names::anonymous;
 
 use super::FrameSetup;
 
@@ -46,13 +47,17 @@ pub fn read(name: &[u8]) -> (Location, FrameSetup) {
         None => (None, FrameSetup::Plain),
     };
     let (function, place) = rest.split_at(place_in(rest));
-    let (file, line) = match position(place.trim()) {
-        Some((file, line)) => (file, Some(line)),
-        None => (place.trim(), None),
+    let (file, line, column) = match position(place.trim()) {
+        Some((file, line, column)) => (file, Some(line), column),
+        None => (place.trim(), None, None),
     };
-    let function = function.trim();
+    let function = match (function.trim(), line.zip(column)) {
+        ("", Some((line, column))) if !file.is_empty() => anonymous(file, line, column),
+        ("", _) => "(anonymous)".into(),
+        (function, _) => function.into(),
+    };
     let location = Location {
-        function: if function.is_empty() { "(anonymous)" } else { function }.into(),
+        function,
         module: if file.is_empty() { MODULE } else { file }.into(),
         file: (!file.is_empty()).then(|| file.into()),
         line,
@@ -92,13 +97,13 @@ fn place_in(text: &str) -> usize {
 }
 
 /// Parses `FILE:LINE:COLUMN` or `FILE:LINE`.
-fn position(place: &str) -> Option<(&str, u32)> {
+fn position(place: &str) -> Option<(&str, u32, Option<u32>)> {
     let number = |text: &str| (text.len() <= 9).then(|| text.parse::<u32>().ok()).flatten();
     let (before, last) = place.rsplit_once(':')?;
     let last = number(last)?;
     match before.rsplit_once(':').and_then(|(file, line)| Some((file, number(line)?))) {
-        Some((file, line)) => Some((file, line)),
-        None => Some((before, last)),
+        Some((file, line)) => Some((file, line, Some(last))),
+        None => Some((before, last, None)),
     }
 }
 
@@ -129,7 +134,10 @@ mod tests {
             ("JS:o*f /a.js:9:1", ("f", "/a.js", Some(9), Some(Tier::Optimized))),
             ("JS:*'f /a.js:9:1", ("f", "/a.js", Some(9), Some(Tier::Optimized))),
             ("LazyCompile:~old /a.js:7", ("old", "/a.js", Some(7), Some(Tier::Interpreted))),
-            ("JS:* /a.js:1:1", ("(anonymous)", "/a.js", Some(1), Some(Tier::Optimized))),
+            (
+                "JS:* /srv/a.js:1:9",
+                ("(anonymous a.js:1:9)", "/srv/a.js", Some(1), Some(Tier::Optimized)),
+            ),
             ("Eval:~ :1:1", ("(anonymous)", "", Some(1), Some(Tier::Interpreted))),
             ("JS:~", ("(anonymous)", "", None, Some(Tier::Interpreted))),
             ("JS:open a.js:3:1", ("open", "a.js", Some(3), None)),

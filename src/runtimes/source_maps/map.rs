@@ -48,12 +48,12 @@ struct Offset {
     column: u32,
 }
 
-/// From a column of the script on: the source's number and line, both from 0 on.
+/// From a column of the script on: the source's number, and line and column there, all from 0 on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Segment {
     column: u32,
     source: u32,
-    line: u32,
+    to: (u32, u32),
 }
 
 /// The map of one script.
@@ -105,7 +105,7 @@ impl SourceMap {
             self.sources.push(path.into());
         }
         let count = self.sources.len();
-        let (mut in_source, mut source_line) = (0i64, 0i64);
+        let (mut in_source, mut source_line, mut source_column) = (0i64, 0i64, 0i64);
         for (nth, text) in json.mappings.split(';').enumerate() {
             let at = line as usize + nth;
             (at < LINES_MAX && at + 1 >= self.ends.len()).then_some(())?;
@@ -114,17 +114,18 @@ impl SourceMap {
             for segment in text.split(',').filter(|segment| !segment.is_empty()) {
                 let (numbers, length) = numbers(segment)?;
                 generated += numbers[0];
-                let (mut source, mut to) = (NO_SOURCE, 0);
+                let (mut source, mut to) = (NO_SOURCE, (0, 0));
                 if length >= 4 {
                     in_source += numbers[1];
                     source_line += numbers[2];
+                    source_column += numbers[3];
                     source = u32::try_from(first as i64 + in_source).ok()?;
                     ((source as usize) < count).then_some(())?;
-                    to = u32::try_from(source_line).ok()?;
+                    to = (u32::try_from(source_line).ok()?, u32::try_from(source_column).ok()?);
                 }
                 (self.segments.len() < SEGMENTS_MAX).then_some(())?;
                 let column = u32::try_from(generated).ok()?;
-                self.segments.push(Segment { column, source, line: to });
+                self.segments.push(Segment { column, source, to });
             }
             // Of a section that begins within a line, that line has segments already.
             self.ends.resize(at, before as u32);
@@ -139,9 +140,10 @@ impl SourceMap {
         Some(())
     }
 
-    /// Returns the source and the line, from 1 on, of a place in the script: its line from 1 on,
-    /// its column from 0 on, in UTF-16 units. `None` for code that is in no source.
-    pub fn place(&self, line: u32, column: u32) -> Option<(&Arc<str>, u32)> {
+    /// Returns the source, the line, from 1 on, and the column, from 0 on, of a place in the
+    /// script, which is given by the same. `None` for code that is in no source. Columns are in
+    /// UTF-16 units.
+    pub fn place(&self, line: u32, column: u32) -> Option<(&Arc<str>, u32, u32)> {
         let at = usize::try_from(line.checked_sub(1)?).ok()?;
         let end = *self.ends.get(at)? as usize;
         let begin = at.checked_sub(1).map_or(0, |above| self.ends[above]) as usize;
@@ -149,7 +151,8 @@ impl SourceMap {
         let after = segments.partition_point(|segment| segment.column <= column);
         let segment = segments.get(after.checked_sub(1)?)?;
         let source = self.sources.get(segment.source as usize).filter(|path| !path.is_empty())?;
-        Some((source, segment.line.checked_add(1)?))
+        let (line, column) = segment.to;
+        Some((source, line.checked_add(1)?, column))
     }
 
     /// Returns about how much memory it takes, bytes.
@@ -193,8 +196,8 @@ mod tests {
 
     use super::*;
 
-    /// A segment: its column, its source and the line there.
-    type Place = (u32, Option<(u32, u32)>);
+    /// A segment: its column, its source, and line and column there.
+    type Place = (u32, Option<(u32, u32, u32)>);
 
     /// Encodes lines of segments.
     fn encoded(lines: &[Vec<Place>]) -> String {
@@ -212,7 +215,7 @@ mod tests {
                 }
             }
         }
-        let (mut source, mut line) = (0, 0);
+        let (mut source, mut line, mut there) = (0, 0, 0);
         let mut out = Vec::new();
         for segments in lines {
             let mut column = 0;
@@ -220,11 +223,11 @@ mod tests {
                 let mut text = String::new();
                 push(&mut text, i64::from(*at) - column);
                 column = i64::from(*at);
-                if let Some((to, at)) = place {
+                if let Some((to, at, begins)) = place {
                     push(&mut text, i64::from(*to) - source);
                     push(&mut text, i64::from(*at) - line);
-                    push(&mut text, 0);
-                    (source, line) = (i64::from(*to), i64::from(*at));
+                    push(&mut text, i64::from(*begins) - there);
+                    (source, line, there) = (i64::from(*to), i64::from(*at), i64::from(*begins));
                 }
                 text
             });
@@ -240,7 +243,7 @@ mod tests {
     }
 
     fn at(map: &SourceMap, line: u32, column: u32) -> Option<String> {
-        map.place(line, column).map(|(source, line)| format!("{source}:{line}"))
+        map.place(line, column).map(|(source, line, column)| format!("{source}:{line}:{column}"))
     }
 
     #[test]
@@ -248,11 +251,11 @@ mod tests {
         // What tsc 5 writes for two functions, cut.
         let map = SourceMap::parse(json("AAAA,SAAS;IACP;CCGA").as_bytes(), "/srv/dist/a.js.map");
         let map = map.expect("a map");
-        assert_eq!(at(&map, 1, 0).as_deref(), Some("/srv/dist/a.ts:1"));
-        assert_eq!(at(&map, 1, 400).as_deref(), Some("/srv/dist/a.ts:1"));
-        assert_eq!(at(&map, 2, 4).as_deref(), Some("/srv/dist/a.ts:2"));
+        assert_eq!(at(&map, 1, 0).as_deref(), Some("/srv/dist/a.ts:1:0"));
+        assert_eq!(at(&map, 1, 400).as_deref(), Some("/srv/dist/a.ts:1:9"));
+        assert_eq!(at(&map, 2, 4).as_deref(), Some("/srv/dist/a.ts:2:2"));
         assert_eq!(at(&map, 2, 3), None, "no segment begins before");
-        assert_eq!(at(&map, 3, 1).as_deref(), Some("/srv/b.ts:5"));
+        assert_eq!(at(&map, 3, 1).as_deref(), Some("/srv/b.ts:5:2"));
         assert_eq!([at(&map, 0, 0), at(&map, 4, 0), at(&map, u32::MAX, 0)], [None, None, None]);
     }
 
@@ -261,7 +264,7 @@ mod tests {
         let map = r#"{"version":3,"sources":[null,"a.ts"],"mappings":"AAAA,E,ECAA"}"#;
         let map = SourceMap::parse(map.as_bytes(), "/x").expect("a map");
         assert_eq!([at(&map, 1, 0), at(&map, 1, 2)], [None, None]);
-        assert_eq!(at(&map, 1, 4).as_deref(), Some("/a.ts:1"));
+        assert_eq!(at(&map, 1, 4).as_deref(), Some("/a.ts:1:0"));
     }
 
     #[test]
@@ -281,12 +284,12 @@ mod tests {
             part(5, 0, "c", "AAAA"),
         ];
         let found = map(&parts).expect("a map");
-        assert_eq!(at(&found, 2, 9).as_deref(), Some("/s/a:2"));
-        assert_eq!(at(&found, 2, 10).as_deref(), Some("/s/b:1"));
-        assert_eq!(at(&found, 2, 12).as_deref(), Some("/s/b:3"));
-        assert_eq!(at(&found, 3, 0).as_deref(), Some("/s/b:4"));
+        assert_eq!(at(&found, 2, 9).as_deref(), Some("/s/a:2:0"));
+        assert_eq!(at(&found, 2, 10).as_deref(), Some("/s/b:1:0"));
+        assert_eq!(at(&found, 2, 12).as_deref(), Some("/s/b:3:0"));
+        assert_eq!(at(&found, 3, 0).as_deref(), Some("/s/b:4:0"));
         assert_eq!([at(&found, 4, 0), at(&found, 5, 0)], [None, None]);
-        assert_eq!(at(&found, 6, 7).as_deref(), Some("/s/c:1"));
+        assert_eq!(at(&found, 6, 7).as_deref(), Some("/s/c:1:0"));
         assert_eq!(map(&[parts[2].clone(), parts[0].clone()]), None, "out of order");
         let in_line = [part(0, 10, "a", "AAAA"), part(0, 3, "b", "AAAA")];
         assert_eq!(map(&in_line), None, "out of order in a line");
@@ -334,7 +337,7 @@ mod tests {
             for text in [whole, json(&parts[0].0)] {
                 let Some(map) = SourceMap::parse(text.as_bytes(), "/s/x.map") else { continue };
                 for (line, column) in (0..70).flat_map(|line| [(line, 0), (line, 9), (line, u32::MAX)]) {
-                    if let Some((source, line)) = map.place(line, column) {
+                    if let Some((source, line, _)) = map.place(line, column) {
                         prop_assert!(["/s/a.ts", "/b.ts"].contains(&&**source) && line > 0);
                     }
                 }
@@ -345,7 +348,7 @@ mod tests {
         #[test]
         fn places_are_those_that_were_encoded(
             lines in prop::collection::vec(prop::collection::btree_map(
-                0u32..40, prop::option::of((0u32..2, 0u32..5000)), 0..6), 0..8),
+                0u32..40, prop::option::of((0u32..2, 0u32..5000, 0u32..300)), 0..6), 0..8),
             line in 1u32..10, column in 0u32..50,
         ) {
             let listed: Vec<Vec<_>> =
@@ -355,7 +358,7 @@ mod tests {
                 .get(line as usize - 1)
                 .and_then(|line| line.range(..=column).next_back())
                 .and_then(|(_, place)| *place)
-                .map(|(source, line)| format!("{}:{}", ["/s/a.ts", "/b.ts"][source as usize], line + 1));
+                .map(|(source, line, column)| format!("{}:{}:{column}", ["/s/a.ts", "/b.ts"][source as usize], line + 1));
             prop_assert_eq!(at(&map, line, column), expected);
         }
     }

@@ -73,8 +73,8 @@ pub enum Origin {
     /// It is being read.
     Pending,
     Unmapped,
-    /// The path of the source and the line, from 1 on.
-    Source(Arc<str>, u32),
+    /// The path of the source, the line, from 1 on, and the column, from 0 on.
+    Source(Arc<str>, u32, u32),
 }
 
 impl SourceMaps {
@@ -119,7 +119,7 @@ impl SourceMaps {
             None | Some(State::Unmapped) => Origin::Unmapped,
             Some(State::Requested) => Origin::Pending,
             Some(State::Mapped(map)) => match map.place(line, column) {
-                Some((source, line)) => Origin::Source(source.clone(), line),
+                Some((source, line, column)) => Origin::Source(source.clone(), line, column),
                 None => Origin::Unmapped,
             },
         }
@@ -222,7 +222,7 @@ mod tests {
             (text.len() as u64 <= most).then(|| text.as_bytes().to_vec())
         };
         let map = find("/srv/a.js", characters, &read)?;
-        map.place(2, 5).map(|(source, line)| format!("{source}:{line}"))
+        map.place(2, 5).map(|(source, line, _)| format!("{source}:{line}"))
     }
 
     #[test]
@@ -264,7 +264,7 @@ mod tests {
             std::thread::yield_now();
         }
         let source = folder.path().join("a.ts").display().to_string();
-        assert_eq!(maps.origin(&path, 2, 0), Origin::Source(source.into(), 2));
+        assert_eq!(maps.origin(&path, 2, 0), Origin::Source(source.into(), 2, 0));
         assert_eq!(maps.origin(&path, 3, 0), Origin::Unmapped);
         maps.request(2, &path, 8);
         assert_ne!(maps.origin(&path, 2, 0), Origin::Unmapped, "the same script");

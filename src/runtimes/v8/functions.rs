@@ -8,7 +8,7 @@ use crate::model::facts::tables::{FrameKind, Location, Tier};
 use crate::model::vocabulary::frame::RawFrame;
 use crate::model::vocabulary::text::{NAME_CAP, clean};
 use crate::process::memory::ReadMemory;
-use crate::runtimes::frame_and_thread_names::Names;
+use crate::runtimes::frame_and_thread_names::{InScript, Names};
 use crate::runtimes::v8::classes::{class_of, class_of_inlined};
 use crate::runtimes::v8::heap::{Heap, object, small};
 use crate::runtimes::v8::layout::{LENGTH, Layout};
@@ -285,8 +285,8 @@ impl Functions {
         true
     }
 
-    /// Returns a location in a function that was read before, and its column, from 0 on. `source`:
-    /// offset in its script; `None`: unknown, then it is where the function begins.
+    /// Returns a location in a function that was read before. `source`: offset in its script;
+    /// `None`: unknown, then it is where the function begins.
     pub fn location<M: ReadMemory>(
         &mut self,
         heap: &Heap<M>,
@@ -295,17 +295,15 @@ impl Functions {
         at: u64,
         source: Option<u32>,
         tier: Option<Tier>,
-    ) -> Option<(Location, Option<u32>)> {
+    ) -> Option<(Location, InScript)> {
         let function = self.known.get(&at)?;
         let (scripts, pid) = (&mut self.scripts, self.pid);
         let file =
             function.script.and_then(|script| scripts.file(heap, layout, names, pid, script));
-        let offset = source.or(function.start);
-        let (line, column) = function
-            .script
-            .zip(offset)
-            .and_then(|(script, offset)| scripts.place(heap, layout, script, offset))
-            .unzip();
+        let mut place = |offset| scripts.place(heap, layout, function.script?, offset);
+        let (line, column) = source.or(function.start).and_then(&mut place).unzip();
+        let is_unnamed = &*function.name == ANONYMOUS;
+        let begins = function.start.filter(|_| is_unnamed).and_then(place);
         let location = Location {
             function: function.name.clone(),
             module: file.clone().unwrap_or_else(|| EVAL.into()),
@@ -316,7 +314,7 @@ impl Functions {
         };
         // Only files have source maps.
         let is_file = location.file.as_deref().is_some_and(|file| file.starts_with('/'));
-        Some((location, column.filter(|_| is_file)))
+        Some((location, InScript { column: column.filter(|_| is_file), begins }))
     }
 
     /// Returns whether a line of this function that could not be read now may be readable later.
@@ -343,9 +341,9 @@ impl Functions {
         let source = function.bytecode.as_ref().zip(offset).and_then(|(bytecode, offset)| {
             Some(position(&bytecode.positions, offset, layout.flagged)?.offset)
         });
-        let (location, column) = self.location(heap, layout, names, at, source, tier)?;
+        let (location, place) = self.location(heap, layout, names, at, source, tier)?;
         let is_final = location.line.is_some() || source.is_none() || !self.may_get_line(at);
-        let frame = names.frame_at(vec![location], vec![column]);
+        let frame = names.frame_at(vec![location], vec![place]);
         if is_final {
             if self.frames >= FRAMES_MAX {
                 self.known.values_mut().for_each(|known| known.frames.clear());

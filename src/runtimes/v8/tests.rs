@@ -178,7 +178,7 @@ fn a_name_behind_the_scope_is_not_the_functions() {
         world.set(shared, layout.name, world.object(&words));
         let (mut v8, saved) = (reader(&program), small(layout.bytecode_data));
         let (name, _) = leave(&mut v8, 0, TRAMPOLINE, None, stack(told, bytecode, saved));
-        assert!(name.starts_with("(anonymous) "), "{name}");
+        assert!(name.starts_with("(anonymous"), "{name}");
     }
 }
 

@@ -344,19 +344,19 @@ impl<M: ReadMemory> V8<M> {
         if renamed {
             codes.forget_frames();
         }
-        let (mut locations, mut columns, mut is_final) = (Vec::new(), Vec::new(), true);
+        let (mut locations, mut places, mut is_final) = (Vec::new(), Vec::new(), true);
         for part in parts.iter().rev() {
             functions.get(heap, layout, part.shared)?;
             let tier = if locations.is_empty() { Tier::Optimized } else { Tier::Inlined };
-            let (location, column) =
+            let (location, place) =
                 functions.location(heap, layout, names, part.shared, part.source, Some(tier))?;
             is_final &= location.line.is_some()
                 || part.source.is_none()
                 || !functions.may_get_line(part.shared);
             locations.push(location);
-            columns.push(column);
+            places.push(place);
         }
-        Some((names.frame_at(locations, columns), is_final))
+        Some((names.frame_at(locations, places), is_final))
     }
 }
 

@@ -21,7 +21,6 @@ impl Code {
         self.stale.clear();
         self.calls.clear();
         self.flows.clear();
-        self.followed.clear();
         self.unwinder = UnwinderX86_64::new();
         // Otherwise an old rule could be found again once framehop's 16-bit generation has wrapped
         // around.

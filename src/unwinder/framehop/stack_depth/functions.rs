@@ -51,7 +51,7 @@ impl FollowedFunctions {
         self.instructions = self.functions.values().map(|flows| flows.len()).sum();
     }
 
-    pub fn clear(&mut self) {
+    fn clear(&mut self) {
         *self = FollowedFunctions::default();
     }
 }
