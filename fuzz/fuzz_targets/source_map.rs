@@ -25,9 +25,9 @@ fn observe(data: &[u8]) {
     assert!(map.size() <= 64 * data.len() + (33 << 20), "{} of {}", map.size(), data.len());
     for line in (0..20).chain([u32::MAX]) {
         for column in [0, 1, 10, 1000, u32::MAX] {
-            if let Some((source, line, _)) = map.place(line, column) {
-                assert_clean(source, NAME_CAP);
-                assert!(line > 0);
+            if let Some(place) = map.place(line, column) {
+                assert_clean(place.source, NAME_CAP);
+                assert!(place.line > 0 && place.behind <= column);
             }
         }
     }

@@ -30,6 +30,8 @@ pub fn short(location: &Location, by: RollUp) -> Cow<'_, str> {
         {
             Cow::Borrowed(go_functions::short(&location.function))
         }
+        // `(anonymous app.js:9:12)`, whatever the file is called.
+        (FrameKind::Jit, _) if name.starts_with("(anonymous ") => Cow::Borrowed(name),
         (FrameKind::Native | FrameKind::Jit, _) => short_native(without_prefix(location)),
     }
 }
@@ -255,6 +257,8 @@ mod tests {
                 .into_owned()
         };
         let of = |name, kind| by(RollUp::Function, name, kind);
+        let unnamed = "(anonymous evalmachine.<anonymous>:1:1)";
+        assert_eq!(of(unnamed, FrameKind::Jit), unnamed);
         for (name, shorter) in [
             ("org.apache.catalina.core.StandardWrapper.invoke", "o.a.c.c.StandardWrapper.invoke"),
             ("com.größe.Kern$Teil.<init>", "c.g.Kern$Teil.<init>"),

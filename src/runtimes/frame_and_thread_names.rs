@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustc_hash::FxHashMap;
 
 use super::java_class_origins::ClassOrigins;
-use super::source_maps::{self, SourceMaps};
+use super::source_maps::{Origin as ScriptOrigin, SourceMaps};
 use crate::model::facts::tables::{FrameKind, Location, Named};
 use crate::model::vocabulary::frame::{FrameCode, RawFrame, RawName};
 use crate::model::vocabulary::role::Origin;
@@ -18,6 +18,9 @@ const NAMES_MAX: usize = 1_000_000;
 const REPORTED_MAX: usize = 3;
 /// Maximum thread names; beyond, threads keep the kernel's names.
 const THREADS_MAX: usize = 100_000;
+
+/// How far behind a place of a source map a function may begin that is there: `async function*`.
+const BEHIND_MAX: u32 = 16;
 
 /// Names of all runtimes of a session; clones share them.
 #[derive(Clone, Default)]
@@ -127,20 +130,25 @@ impl Names {
         let of_source = |(location, place): (&Location, &InScript)| {
             let mut location = location.clone();
             let Some(script) = location.file.clone() else { return location };
-            let mut source = |(line, column)| match self.source_maps.origin(&script, line, column) {
-                source_maps::Origin::Unmapped => None,
-                source_maps::Origin::Pending => {
+            let mut of = |(line, column)| match self.source_maps.origin(&script, line, column) {
+                ScriptOrigin::Source { source, line, column, behind } => {
+                    Some((source, line, column, behind))
+                }
+                ScriptOrigin::Pending => {
                     *pending = true;
                     None
                 }
-                source_maps::Origin::Source(source, line, column) => Some((source, line, column)),
+                ScriptOrigin::Unmapped => None,
             };
             if let Some(begin) = place.begins {
-                let (file, line, column) =
-                    source(begin).unwrap_or_else(|| (script.clone(), begin.0, begin.1));
+                // A function that a bundler has made has no place in a source; the last one before
+                // it is another's.
+                let (file, line, column, _) = of(begin)
+                    .filter(|(.., behind)| *behind <= BEHIND_MAX)
+                    .unwrap_or_else(|| (script.clone(), begin.0, begin.1, 0));
                 location.function = anonymous(&file, line, column.saturating_add(1));
             }
-            if let Some((source, line, _)) = location.line.zip(place.column).and_then(source) {
+            if let Some((source, line, ..)) = location.line.zip(place.column).and_then(of) {
                 location.module = source.clone();
                 (location.file, location.line) = (Some(source), Some(line));
             }
@@ -292,6 +300,13 @@ mod tests {
         let unknown = (script.to_string(), 1, in_source.into());
         assert_eq!(of(&names, frames[2]), unknown, "no column is known");
         assert_eq!(of(&off, frame(&off, Some(4))), (script.to_string(), 1, in_script.into()));
+        // No place in a source is near where it begins.
+        let place = InScript { column: Some(0), begins: Some((1, 4 + BEHIND_MAX)) };
+        let near = names.frame_at(vec![called.clone()], vec![place]);
+        assert_eq!(of(&names, near).2, in_source);
+        let place = InScript { begins: Some((1, 5 + BEHIND_MAX)), ..place };
+        let far = names.frame_at(vec![called.clone()], vec![place]);
+        assert_eq!(of(&names, far).2, format!("(anonymous a.js:1:{})", 6 + BEHIND_MAX));
         // Of a map that is being read the script's line is shown meanwhile.
         let slow = Names::new(true);
         let frame = frame(&slow, Some(4));

@@ -56,6 +56,19 @@ struct Segment {
     to: (u32, u32),
 }
 
+/// A place in a source.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InSource<'a> {
+    /// The source's path.
+    pub source: &'a Arc<str>,
+    /// From 1 on.
+    pub line: u32,
+    /// From 0 on, in UTF-16 units.
+    pub column: u32,
+    /// How many columns of the script the asked place is behind the one that has this.
+    pub behind: u32,
+}
+
 /// The map of one script.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SourceMap {
@@ -121,7 +134,11 @@ impl SourceMap {
                     source_column += numbers[3];
                     source = u32::try_from(first as i64 + in_source).ok()?;
                     ((source as usize) < count).then_some(())?;
-                    to = (u32::try_from(source_line).ok()?, u32::try_from(source_column).ok()?);
+                    // Lines alone are of use, too.
+                    to = (
+                        u32::try_from(source_line).ok()?,
+                        u32::try_from(source_column).unwrap_or(0),
+                    );
                 }
                 (self.segments.len() < SEGMENTS_MAX).then_some(())?;
                 let column = u32::try_from(generated).ok()?;
@@ -140,10 +157,9 @@ impl SourceMap {
         Some(())
     }
 
-    /// Returns the source, the line, from 1 on, and the column, from 0 on, of a place in the
-    /// script, which is given by the same. `None` for code that is in no source. Columns are in
-    /// UTF-16 units.
-    pub fn place(&self, line: u32, column: u32) -> Option<(&Arc<str>, u32, u32)> {
+    /// Returns where a place in the script comes from: its line from 1 on, its column from 0 on, in
+    /// UTF-16 units. `None` for code that is in no source.
+    pub fn place(&self, line: u32, column: u32) -> Option<InSource<'_>> {
         let at = usize::try_from(line.checked_sub(1)?).ok()?;
         let end = *self.ends.get(at)? as usize;
         let begin = at.checked_sub(1).map_or(0, |above| self.ends[above]) as usize;
@@ -151,8 +167,9 @@ impl SourceMap {
         let after = segments.partition_point(|segment| segment.column <= column);
         let segment = segments.get(after.checked_sub(1)?)?;
         let source = self.sources.get(segment.source as usize).filter(|path| !path.is_empty())?;
-        let (line, column) = segment.to;
-        Some((source, line.checked_add(1)?, column))
+        let (line, to) = segment.to;
+        let behind = column - segment.column;
+        Some(InSource { source, line: line.checked_add(1)?, column: to, behind })
     }
 
     /// Returns about how much memory it takes, bytes.
@@ -243,7 +260,8 @@ mod tests {
     }
 
     fn at(map: &SourceMap, line: u32, column: u32) -> Option<String> {
-        map.place(line, column).map(|(source, line, column)| format!("{source}:{line}:{column}"))
+        map.place(line, column)
+            .map(|InSource { source, line, column, .. }| format!("{source}:{line}:{column}"))
     }
 
     #[test]
@@ -256,7 +274,16 @@ mod tests {
         assert_eq!(at(&map, 2, 4).as_deref(), Some("/srv/dist/a.ts:2:2"));
         assert_eq!(at(&map, 2, 3), None, "no segment begins before");
         assert_eq!(at(&map, 3, 1).as_deref(), Some("/srv/b.ts:5:2"));
+        let behind = |column| map.place(1, column).map(|place| place.behind);
+        assert_eq!([8, 9, 12].map(behind), [Some(8), Some(0), Some(3)]);
         assert_eq!([at(&map, 0, 0), at(&map, 4, 0), at(&map, u32::MAX, 0)], [None, None, None]);
+    }
+
+    #[test]
+    fn a_line_counts_without_a_column() {
+        // A column of -1, which no source has.
+        let map = SourceMap::parse(json("AAAD").as_bytes(), "/srv/a.js.map").expect("a map");
+        assert_eq!(at(&map, 1, 0).as_deref(), Some("/srv/a.ts:1:0"));
     }
 
     #[test]
@@ -337,7 +364,7 @@ mod tests {
             for text in [whole, json(&parts[0].0)] {
                 let Some(map) = SourceMap::parse(text.as_bytes(), "/s/x.map") else { continue };
                 for (line, column) in (0..70).flat_map(|line| [(line, 0), (line, 9), (line, u32::MAX)]) {
-                    if let Some((source, line, _)) = map.place(line, column) {
+                    if let Some(InSource { source, line, .. }) = map.place(line, column) {
                         prop_assert!(["/s/a.ts", "/b.ts"].contains(&&**source) && line > 0);
                     }
                 }

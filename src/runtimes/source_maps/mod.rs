@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use rustc_hash::FxHashMap;
 
 use crate::process::target_files::open_beneath;
-use map::SourceMap;
+use map::{InSource, SourceMap};
 use paths::{MapPlace, map_of};
 
 /// Maximum bytes of a script and of a map.
@@ -73,8 +73,13 @@ pub enum Origin {
     /// It is being read.
     Pending,
     Unmapped,
-    /// The path of the source, the line, from 1 on, and the column, from 0 on.
-    Source(Arc<str>, u32, u32),
+    /// See [`map::InSource`].
+    Source {
+        source: Arc<str>,
+        line: u32,
+        column: u32,
+        behind: u32,
+    },
 }
 
 impl SourceMaps {
@@ -119,7 +124,9 @@ impl SourceMaps {
             None | Some(State::Unmapped) => Origin::Unmapped,
             Some(State::Requested) => Origin::Pending,
             Some(State::Mapped(map)) => match map.place(line, column) {
-                Some((source, line, column)) => Origin::Source(source.clone(), line, column),
+                Some(InSource { source, line, column, behind }) => {
+                    Origin::Source { source: source.clone(), line, column, behind }
+                }
                 None => Origin::Unmapped,
             },
         }
@@ -222,7 +229,7 @@ mod tests {
             (text.len() as u64 <= most).then(|| text.as_bytes().to_vec())
         };
         let map = find("/srv/a.js", characters, &read)?;
-        map.place(2, 5).map(|(source, line, _)| format!("{source}:{line}"))
+        map.place(2, 5).map(|InSource { source, line, .. }| format!("{source}:{line}"))
     }
 
     #[test]
@@ -264,7 +271,8 @@ mod tests {
             std::thread::yield_now();
         }
         let source = folder.path().join("a.ts").display().to_string();
-        assert_eq!(maps.origin(&path, 2, 0), Origin::Source(source.into(), 2, 0));
+        let found = Origin::Source { source: source.into(), line: 2, column: 0, behind: 0 };
+        assert_eq!(maps.origin(&path, 2, 0), found);
         assert_eq!(maps.origin(&path, 3, 0), Origin::Unmapped);
         maps.request(2, &path, 8);
         assert_ne!(maps.origin(&path, 2, 0), Origin::Unmapped, "the same script");

@@ -271,7 +271,7 @@ impl<M: ReadMemory> V8<M> {
             functions.get(heap, layout, awaiter.shared)?;
             find_class(heap, layout, functions, codes, awaiter);
             let Awaiter { shared, offset, .. } = *awaiter;
-            frames.push(functions.frame(heap, layout, names, shared, Some(offset), None)?);
+            frames.push(functions.frame(heap, layout, names, shared, Some(offset), None)?.0);
         }
         let named = |text| names.frame(vec![Location::named(text, FrameKind::Marker)]);
         let [before, more] = *chains.markers.get_or_insert_with(|| [AWAIT, MORE_AWAIT].map(named));

@@ -285,8 +285,9 @@ impl Functions {
         true
     }
 
-    /// Returns a location in a function that was read before. `source`: offset in its script;
-    /// `None`: unknown, then it is where the function begins.
+    /// Returns a location in a function that was read before, and whether nothing is missing that
+    /// may be readable later. `source`: offset in its script; `None`: unknown, then it is where the
+    /// function begins.
     pub fn location<M: ReadMemory>(
         &mut self,
         heap: &Heap<M>,
@@ -295,7 +296,7 @@ impl Functions {
         at: u64,
         source: Option<u32>,
         tier: Option<Tier>,
-    ) -> Option<(Location, InScript)> {
+    ) -> Option<(Location, InScript, bool)> {
         let function = self.known.get(&at)?;
         let (scripts, pid) = (&mut self.scripts, self.pid);
         let file =
@@ -314,17 +315,14 @@ impl Functions {
         };
         // Only files have source maps.
         let is_file = location.file.as_deref().is_some_and(|file| file.starts_with('/'));
-        Some((location, InScript { column: column.filter(|_| is_file), begins }))
-    }
-
-    /// Returns whether a line of this function that could not be read now may be readable later.
-    pub fn may_get_line(&self, at: u64) -> bool {
-        let script = self.known.get(&at).and_then(|known| known.script);
-        script.is_some_and(|script| self.scripts.may_have_lines(script))
+        let has_all = line.is_some() || (source.is_none() && function.start.is_none());
+        let is_final =
+            has_all || function.script.is_none_or(|script| !self.scripts.may_have_lines(script));
+        Some((location, InScript { column: column.filter(|_| is_file), begins }, is_final))
     }
 
     /// Returns the frame of a function that executes its bytecode at `offset`, or waits there:
-    /// then there is no tier.
+    /// then there is no tier. Also whether nothing is missing that may be readable later.
     pub fn frame<M: ReadMemory>(
         &mut self,
         heap: &Heap<M>,
@@ -333,16 +331,15 @@ impl Functions {
         at: u64,
         offset: Option<u32>,
         tier: Option<Tier>,
-    ) -> Option<RawFrame> {
+    ) -> Option<(RawFrame, bool)> {
         let function = self.get(heap, layout, at)?;
         if let Some(frame) = function.frames.get(&(tier, offset)) {
-            return Some(*frame);
+            return Some((*frame, true));
         }
         let source = function.bytecode.as_ref().zip(offset).and_then(|(bytecode, offset)| {
             Some(position(&bytecode.positions, offset, layout.flagged)?.offset)
         });
-        let (location, place) = self.location(heap, layout, names, at, source, tier)?;
-        let is_final = location.line.is_some() || source.is_none() || !self.may_get_line(at);
+        let (location, place, is_final) = self.location(heap, layout, names, at, source, tier)?;
         let frame = names.frame_at(vec![location], vec![place]);
         if is_final {
             if self.frames >= FRAMES_MAX {
@@ -352,7 +349,7 @@ impl Functions {
             self.frames += 1;
             self.known.get_mut(&at)?.frames.insert((tier, offset), frame);
         }
-        Some(frame)
+        Some((frame, is_final))
     }
 }
 

@@ -201,7 +201,7 @@ impl<M: ReadMemory> V8<M> {
         let tier = if saved.is_some() { Tier::Interpreted } else { Tier::Baseline };
         let at = live.and_then(offset).or(saved);
         let frame = functions.frame(heap, layout, names, shared, at, Some(tier));
-        frame.unwrap_or(RawFrame::marker(Marker::Torn))
+        frame.map_or(RawFrame::marker(Marker::Torn), |(frame, _)| frame)
     }
 
     /// Searches the class of a function if that is not known: by the frame at `fp`, if it is the
@@ -321,8 +321,7 @@ impl<M: ReadMemory> V8<M> {
             fp.into_iter().for_each(|fp| self.find_class(shared, fp, word));
             let V8 { heap, layout, functions, names, .. } = self;
             let tier = Some(Tier::Baseline);
-            let frame = functions.frame(heap, layout, names, shared, offset, tier)?;
-            return Some((frame, true));
+            return functions.frame(heap, layout, names, shared, offset, tier);
         }
         let parts = code.parts(layout, address)?;
         if let (Some(outer), Some(fp)) = (parts.last(), fp) {
@@ -348,11 +347,9 @@ impl<M: ReadMemory> V8<M> {
         for part in parts.iter().rev() {
             functions.get(heap, layout, part.shared)?;
             let tier = if locations.is_empty() { Tier::Optimized } else { Tier::Inlined };
-            let (location, place) =
+            let (location, place, has_all) =
                 functions.location(heap, layout, names, part.shared, part.source, Some(tier))?;
-            is_final &= location.line.is_some()
-                || part.source.is_none()
-                || !functions.may_get_line(part.shared);
+            is_final &= has_all;
             locations.push(location);
             places.push(place);
         }

@@ -22,6 +22,8 @@ pub enum Stage {
 
 /// Maximum bytes of code in which a function is expected to build its frame.
 const LONG: usize = 4096;
+/// Bytes before an instruction in which the frame may have been given up.
+const NEAR: usize = 96;
 /// A frame that is built within these first bytes is built on all paths.
 const FIRST: usize = 4;
 /// A function whose frame is built by another one calls that within these first bytes.
@@ -45,11 +47,14 @@ pub fn stage(memory: &impl ReadMemory, start: u64, pc: u64, setup: FrameSetup) -
     let Ok(at) = usize::try_from(pc.saturating_sub(start)) else { return Stage::Between };
     let mut code = [0; LONG];
     let length = memory.read(start, &mut code);
-    by_entry(&code[..length], at, setup)
+    let (mut near, from) = ([0; NEAR], at.saturating_sub(NEAR));
+    let near = &mut near[..at - from];
+    let known = memory.read(start.wrapping_add(from as u64), near) == near.len();
+    by_entry(&code[..length], at, setup, if known { near } else { &[] })
 }
 
-/// Decides by the bytes of the function; the one at `at` is executing.
-fn by_entry(code: &[u8], at: usize, setup: FrameSetup) -> Stage {
+/// Decides by the bytes of the function; the one at `at` is executing. `near`: those before it.
+fn by_entry(code: &[u8], at: usize, setup: FrameSetup, near: &[u8]) -> Stage {
     if setup == FrameSetup::ByCall {
         return match builder_call(code) {
             Some(call) if at >= call + CALL as usize => Stage::Framed,
@@ -65,14 +70,13 @@ fn by_entry(code: &[u8], at: usize, setup: FrameSetup) -> Stage {
     };
     match setup {
         _ if at <= push => Stage::Entered,
-        FrameSetup::Plain if at >= set => Stage::Framed,
-        FrameSetup::Marked
-            if at >= set && push <= FIRST && !gave_up(&code[set..code.len().min(at)]) =>
-        {
-            Stage::Framed
+        _ if at < set => Stage::Between,
+        FrameSetup::Plain => Stage::Framed,
+        _ => {
+            let behind_set = &near[near.len().saturating_sub(at - set)..];
+            let built = if push <= FIRST { Stage::Framed } else { Stage::Either };
+            gave_up(behind_set).unwrap_or(built)
         }
-        _ if at >= set => Stage::Either,
-        _ => Stage::Between,
     }
 }
 
@@ -100,16 +104,20 @@ fn builder_call(code: &[u8]) -> Option<usize> {
     }
 }
 
-/// Whether the last instructions removed the frame to jump to another function, without a jump or
-/// return since. Other bytes may look like a jump or return; then other checks decide.
-fn gave_up(before: &[u8]) -> bool {
-    const NEAR: usize = 96;
-    let near = &before[before.len().saturating_sub(NEAR)..];
+/// Returns the stage if the last instructions began to remove the frame to jump to another
+/// function, without a jump or return since. Other bytes may look like a jump or return; then other
+/// checks decide.
+fn gave_up(near: &[u8]) -> Option<Stage> {
     let down = near
         .windows(4)
         .rposition(|w| matches!(w, [0x48, 0x8b, 0xe5, 0x5d] | [0x48, 0x89, 0xec, 0x5d]));
-    let Some(down) = down.or_else(|| near.iter().rposition(|byte| *byte == 0xc9)) else {
-        return false;
+    let down = down.or_else(|| near.iter().rposition(|byte| *byte == 0xc9));
+    // mov rbp, [rbp + 0]: the stack still holds the frame, but rbp is the caller's.
+    let link = near.windows(4).rposition(|w| w == [0x48, 0x8b, 0x6d, 0x00]);
+    let (from, stage) = match (down, link) {
+        (down, Some(link)) if down.is_none_or(|down| down < link) => (link, Stage::Between),
+        (Some(down), _) => (down, Stage::Either),
+        _ => return None,
     };
     let away = |from: usize| {
         matches!(
@@ -121,7 +129,7 @@ fn gave_up(before: &[u8]) -> bool {
                 | [0xeb, _, ..]
         )
     };
-    !(down..near.len()).any(away)
+    (!(from..near.len()).any(away)).then_some(stage)
 }
 
 /// Returns where the code pushes rbp, and the first instruction behind the one that sets it.
@@ -302,6 +310,21 @@ mod tests {
             [4, 10, 11, 16].map(at),
             [Stage::Framed, Stage::Either, Stage::Either, Stage::Framed]
         );
+        // push rbp; mov rbp, rsp; mov rbp, [rbp + 0]; nop; mov rsp, rbp; pop rbp; nop;
+        // mov rbp, [rbp + 0]; nop; jmp
+        let code = [
+            &[0x55, 0x48, 0x8b, 0xec, 0x48, 0x8b, 0x6d, 0, 0x90, 0x48, 0x8b, 0xe5, 0x5d, 0x90][..],
+            &[0x48, 0x8b, 0x6d, 0, 0x90, 0xeb, 1, 0x90, 0x90],
+        ]
+        .concat();
+        let at = |at: u64| stage(&Code(code.clone()), 0x1000, 0x1000 + at, FrameSetup::Marked);
+        assert_eq!([4, 8, 13].map(at), [Stage::Framed, Stage::Between, Stage::Either]);
+        assert_eq!([18, 19, 21].map(at), [Stage::Between, Stage::Between, Stage::Framed]);
+        // Far from the start.
+        let far =
+            [&[0x55, 0x48, 0x8b, 0xec][..], &[0x90; 8000], &[0x48, 0x8b, 0x6d, 0, 0x90]].concat();
+        let at = |at: u64| stage(&Code(far.clone()), 0x1000, 0x1000 + at, FrameSetup::Marked);
+        assert_eq!([8004, 8008].map(at), [Stage::Framed, Stage::Between]);
         // Right behind a return: push rbp; mov rbp, rsp; mov rsp, rbp; pop rbp; ret; jmp
         let code = [0x55, 0x48, 0x8b, 0xec, 0x48, 0x8b, 0xe5, 0x5d, 0xc3, 0xeb, 0xf9, 0x90];
         let at = |at: u64| stage(&Code(code.to_vec()), 0x1000, 0x1000 + at, FrameSetup::Marked);

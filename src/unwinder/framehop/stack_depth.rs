@@ -27,7 +27,7 @@ const INSTRUCTIONS_MAX: usize = 2048;
 const REMEMBERED_MAX: usize = 1 << 14;
 /// Maximum functions that jump to each other.
 const ENTRIES_MAX: usize = 16;
-/// Maximum pieces of code read: 64 KiB. `KeyedStoreIC` has 39.
+/// Maximum pieces of code read. `KeyedStoreIC`, with what it jumps to, has 154.
 const PIECES_MAX: usize = 256;
 /// Bytes of code read at a time; a page has a whole number of them.
 const PIECE: u64 = 256;
@@ -65,7 +65,7 @@ pub struct Flow {
 
 /// Follows the code from `start`, and returns the state of the stack at `pc`.
 pub fn follow(memory: &impl ReadMemory, start: u64, pc: u64, context: &mut Context) -> Flow {
-    let Some(paths) = Paths::follow(memory, start, INSTRUCTIONS_MAX, context) else {
+    let Some(paths) = Paths::follow(memory, start, Convention::System, context) else {
         return Flow::default();
     };
     let there = paths.states.iter().filter(|(at, _)| *at == pc).map(|(_, state)| *state);
@@ -73,19 +73,36 @@ pub fn follow(memory: &impl ReadMemory, start: u64, pc: u64, context: &mut Conte
     flow.unwrap_or(Flow { jumps_away: paths.jumps_away, ..Flow::default() })
 }
 
-/// Follows the code from `start`, and returns the states of the stack at all instructions that are
-/// reached, in order.
-fn flows(memory: &impl ReadMemory, start: u64, context: &mut Context) -> Box<[(u64, Flow)]> {
-    let Some(paths) = Paths::follow(memory, start, REMEMBERED_MAX, context) else {
-        return Box::default();
+/// Follows code of a runtime from `start`, and returns the states of the stack at all instructions
+/// that are reached, in order. `None`: some of it could not be read now.
+fn flows(
+    memory: &impl ReadMemory,
+    start: u64,
+    context: &mut Context,
+) -> Option<Box<[(u64, Flow)]>> {
+    let Some(paths) = Paths::follow(memory, start, Convention::Runtime, context) else {
+        return Some(Box::default());
     };
+    if !paths.all_read {
+        return None;
+    }
     let mut states: Vec<(u64, State)> = paths.states.into_iter().collect();
     states.sort_unstable_by_key(|(at, _)| *at);
     let of_instruction = |states: &[(u64, State)]| {
         let flow = Flow::of(states.iter().map(|(_, state)| *state), paths.jumps_away);
         (states[0].0, flow.unwrap_or_default())
     };
-    states.chunk_by(|one, next| one.0 == next.0).map(of_instruction).collect()
+    Some(states.chunk_by(|one, next| one.0 == next.0).map(of_instruction).collect())
+}
+
+/// How functions call each other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Convention {
+    /// As the system's ABI says: a call leaves the stack as it was.
+    System,
+    /// A call may take its arguments from the stack (V8). Then the depth is unknown behind it, and
+    /// only the frame pointer is right.
+    Runtime,
 }
 
 /// All paths through a function.
@@ -93,26 +110,32 @@ struct Paths {
     /// Addresses of instructions, with the states in which they are reached.
     states: FxHashSet<(u64, State)>,
     jumps_away: bool,
+    /// Every path was followed to an end that was read.
+    all_read: bool,
 }
 
 impl Paths {
-    /// `None`: the function has more than `most` instructions.
+    /// `None`: the function is too long, or `context` used up.
     fn follow(
         memory: &impl ReadMemory,
         start: u64,
-        most: usize,
+        convention: Convention,
         context: &mut Context,
     ) -> Option<Paths> {
+        let most = match convention {
+            Convention::System => INSTRUCTIONS_MAX,
+            Convention::Runtime => REMEMBERED_MAX,
+        };
         let mut code = Code::new(memory);
         let mut open = vec![(start, State { depth: Some(0), ..State::default() })];
-        let mut paths = Paths { states: FxHashSet::default(), jumps_away: false };
+        let mut paths = Paths { states: FxHashSet::default(), jumps_away: false, all_read: true };
         let mut with_frame = FxHashMap::default();
         // Starts of functions. A call that does not return is followed by the next function, which
         // may jump to this one.
         let mut entries = vec![start];
         while let Some((at, mut state)) = open.pop() {
-            // Where functions take their arguments from the stack, a call in a loop leaves another
-            // depth in each turn. A frame pointer is right all the same.
+            // In a loop that leaves another depth in each turn a frame pointer is right all the
+            // same.
             if state.frame.is_some() {
                 let of = (at, state.saved, state.frame);
                 let first = *with_frame.entry(of).or_insert(state.depth);
@@ -126,11 +149,20 @@ impl Paths {
                 return None;
             }
             context.spend(8)?;
-            let Some(bytes) = code.bytes(at, context) else { continue };
-            let Some(instruction) = decode(bytes) else { continue };
+            let Some(bytes) = code.bytes(at, context) else {
+                paths.all_read = false;
+                continue;
+            };
+            let Some(instruction) = decode(bytes) else {
+                paths.all_read &= bytes.len() >= LONGEST;
+                continue;
+            };
             let next = at.wrapping_add(instruction.length as u64);
             let Some(state) = apply(state, instruction.effect) else { continue };
             match instruction.goes {
+                Goes::Elsewhere if convention == Convention::Runtime && state.frame.is_some() => {
+                    open.push((next, State { depth: None, ..state }));
+                }
                 Goes::On | Goes::Elsewhere => open.push((next, state)),
                 Goes::Back | Goes::Nowhere => {}
                 Goes::Either(by) => {
@@ -223,6 +255,8 @@ enum Effect {
     /// rsp = rbp
     Unframe,
     Leave,
+    /// rbp = the word that it points at
+    Link,
     /// Sets the stack pointer to an unknown value.
     Lost,
     /// Sets rbp to an unknown value.
@@ -273,6 +307,12 @@ fn apply(state: State, effect: Effect) -> Option<State> {
         Effect::Unframe => next.depth = state.frame,
         Effect::Leave => {
             next.depth = state.frame.map(|frame| frame - 8);
+            if state.saved == state.frame {
+                next.saved = None;
+            }
+            next.frame = None;
+        }
+        Effect::Link => {
             if state.saved == state.frame {
                 next.saved = None;
             }
@@ -436,6 +476,10 @@ fn decode(code: &[u8]) -> Option<Instruction> {
         0x8b if direct && wide && modrm == 0xec && !high_reg && !high_rm => Effect::Frame,
         0x89 if direct && wide && modrm == 0xec && !high_reg && !high_rm => Effect::Unframe,
         0x8b if direct && wide && modrm == 0xe5 && !high_reg && !high_rm => Effect::Unframe,
+        // mov rbp, [rbp + 0]
+        0x8b if wide && modrm == 0x6d && !high_reg && !high_rm && byte(at + 1) == Some(0) => {
+            Effect::Link
+        }
         // Instructions with a result of 32 or 64 bits in a register: the second operand, or the
         // first.
         0x01 | 0x09 | 0x11 | 0x19 | 0x21 | 0x29 | 0x31 | 0x87 | 0x89 | 0xc1 | 0xc7 | 0xd1

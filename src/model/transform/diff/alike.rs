@@ -44,7 +44,7 @@ impl Alike {
                 if !met.insert(Arc::as_ptr(location) as usize) {
                     continue;
                 }
-                let name = (location.function.clone(), location.kind);
+                let name = (name_in_both(location), location.kind);
                 let module = modules.entry(name.clone()).or_insert_with(|| location.module.clone());
                 if base(module) != base(&location.module) {
                     several.insert(name);
@@ -58,9 +58,10 @@ impl Alike {
         if let Some(row) = self.met.get(&(Arc::as_ptr(location) as usize)) {
             return *row;
         }
-        let several = self.several.contains(&(location.function.clone(), location.kind));
+        let function = name_in_both(location);
+        let several = self.several.contains(&(function.clone(), location.kind));
         let key = Key {
-            function: location.function.clone(),
+            function,
             kind: location.kind,
             module: several.then(|| base(&location.module).into()),
             line: match (self.by, &location.file, location.line) {
@@ -74,6 +75,17 @@ impl Alike {
         let row = *self.rows.entry(key).or_insert(next);
         self.met.insert(Arc::as_ptr(location) as usize, row);
         row
+    }
+}
+
+/// Returns a function's name without what differs between builds: where a function of JavaScript
+/// begins that has no name, `(anonymous app.js:9:12)`.
+fn name_in_both(location: &Location) -> Arc<str> {
+    let place = location.function.strip_prefix("(anonymous ").and_then(|it| it.strip_suffix(')'));
+    let file = place.and_then(|place| place.rsplitn(3, ':').nth(2));
+    match (location.kind, file) {
+        (FrameKind::Jit, Some(file)) => format!("(anonymous {file})").into(),
+        _ => location.function.clone(),
     }
 }
 

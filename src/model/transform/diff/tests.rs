@@ -12,10 +12,11 @@ const INTERVAL: Ns = 10 * MS;
 
 fn location(text: &str) -> Location {
     let (module, function) = text.split_once('!').unwrap_or(("/opt/app", text));
+    let kind = if module.ends_with(".js") { FrameKind::Jit } else { FrameKind::Native };
     Location {
         module: module.into(),
         file: Some("/src/app.c".into()),
-        ..Location::named(function, FrameKind::Native)
+        ..Location::named(function, kind)
     }
 }
 
@@ -487,4 +488,34 @@ proptest! {
         });
         prop_assert_eq!(gone.all.calls as usize, topmost.count() + frameless.count());
     }
+}
+
+/// Of another build they begin elsewhere.
+#[test]
+fn functions_of_javascript_without_a_name_are_alike_in_one_file() {
+    let before = profile(
+        &[
+            ("main", "/a/app.js!(anonymous app.js:9:12);f", State::Run, 100, 10),
+            ("main", "/a/app.js!(anonymous db.js:9:12);f", State::Run, 100, 10),
+            ("main", "(anonymous app.js:9:12)", State::Run, 100, 10),
+        ],
+        1,
+    );
+    let after = profile(
+        &[
+            ("main", "/b/app.js!(anonymous app.js:10:12);f", State::Run, 100, 10),
+            ("main", "/b/app.js!(anonymous db.js:1:1);f", State::Run, 100, 10),
+            ("main", "(anonymous app.js:10:12)", State::Run, 100, 10),
+        ],
+        1,
+    );
+    let diff = per(&before, &after, Per::Second);
+    let mut changed: Vec<String> = tree(&diff);
+    changed.retain(|line| !line.ends_with(" 0"));
+    let native = ["(anonymous app.js:10:12)", "(anonymous app.js:9:12)"];
+    assert_eq!(changed.len(), native.len(), "{changed:?}");
+    assert!(
+        native.iter().all(|name| changed.iter().any(|line| line.contains(name))),
+        "{changed:?}"
+    );
 }

@@ -91,6 +91,7 @@ fn part_of_word(c: char) -> bool {
 /// Parts of function names that are not private.
 const GRAMMAR: &[&str] = &[
     "(anonymous namespace)",
+    "(anonymous ",
     "<init>",
     "<clinit>",
     "{{closure}}",
@@ -160,6 +161,7 @@ mod tests {
             ("a.B$$LambdaFree.<init>", "x.X$$X.<init>"),
             ("<app::Pool as core::Run>::{{closure}}", "<x::X as x::X>::{{closure}}"),
             ("(anonymous namespace)::run(int) const", "(anonymous namespace)::x(x) x"),
+            ("(anonymous app.js:9:12)", "(anonymous x.x:x:x)"),
             ("/home/alice/größe 2/app-1.2.so", "/x/x/x x/x-x.x.x"),
             ("libx.so!fn_1a40", "x.x!x"),
             ("", ""),

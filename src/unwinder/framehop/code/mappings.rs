@@ -7,6 +7,7 @@ use super::*;
 use crate::clock::monotonic;
 use crate::model::vocabulary::frame::{FrameCode, RawFrame};
 use crate::process::mapped_files::MappedFile;
+use crate::process::maps::Backing;
 
 impl Code {
     /// Drops everything; the mappings are read again before the next walk.
@@ -100,10 +101,12 @@ impl Code {
         }
         self.calls.clear();
         self.flows.clear();
-        self.followed.retain(|at| !stale.iter().any(|(start, end)| (*start..*end).contains(&at)));
         if stale.len() > STALE_MAX {
+            self.followed.clear();
             self.resolved.clear();
         } else {
+            self.followed
+                .retain(|at| !stale.iter().any(|(start, end)| (*start..*end).contains(&at)));
             // A return address may lie just behind its code.
             self.resolved
                 .retain(|(pc, _), _| !stale.iter().any(|(start, end)| start <= pc && pc <= end));
@@ -203,8 +206,12 @@ impl Code {
         // Code generated at run time is patched in place.
         self.calls.clear();
         self.flows.clear();
+        // Code of a file is not, as long as it is mapped.
         let before = self.maps.read_last();
-        self.followed.retain(|start| maps.find(start) == before.find(start));
+        self.followed.retain(|start| {
+            let kept = before.find(start).filter(|code| code.backing == Backing::File);
+            kept.is_some() && kept == maps.find(start)
+        });
         let moved =
             self.maps.read_last().iter().any(|m| m.executable && maps.find(m.start) != Some(m));
         let replaced = self.maps.read(maps, begin, monotonic(), std::mem::take(&mut self.lost));

@@ -10,8 +10,8 @@ use crate::unwinder::framehop::unwind_tables::Context;
 /// in some hundred of them only, most of which have some hundred instructions.
 const KEPT_MAX: usize = 1 << 17;
 
-/// What was followed, by the starts of functions. Of a function that is too long, or could not be
-/// read, nothing is reached.
+/// What was followed, by the starts of functions. Of a function that is too long nothing is
+/// reached.
 #[derive(Default)]
 pub struct FollowedFunctions {
     functions: FxHashMap<u64, Box<[(u64, Flow)]>>,
@@ -20,7 +20,7 @@ pub struct FollowedFunctions {
 
 impl FollowedFunctions {
     /// Returns the state of the stack at `pc`, on all paths through the function that begins at
-    /// `start`. Where `context` is used up, nothing is remembered.
+    /// `start`. Where code could not be read, or `context` is used up, nothing is remembered.
     pub fn at(
         &mut self,
         memory: &impl ReadMemory,
@@ -32,10 +32,10 @@ impl FollowedFunctions {
             return in_flows(flows, pc);
         }
         let flows = flows(memory, start, context);
-        if context.exhausted() {
+        let Some(flows) = flows.filter(|_| !context.exhausted()) else {
             // Some paths may be missing.
             return Flow::default();
-        }
+        };
         let flow = in_flows(&flows, pc);
         if self.instructions + flows.len() > KEPT_MAX {
             self.clear();
@@ -51,7 +51,7 @@ impl FollowedFunctions {
         self.instructions = self.functions.values().map(|flows| flows.len()).sum();
     }
 
-    fn clear(&mut self) {
+    pub fn clear(&mut self) {
         *self = FollowedFunctions::default();
     }
 }
@@ -92,6 +92,12 @@ mod tests {
         let _ = used_up.spend(usize::MAX);
         assert_eq!(functions.at(&memory, 0x1000, 0x1000, &mut used_up), Flow::default());
         assert!(functions.functions.is_empty());
+        // je to where nothing can be read; a cut instruction.
+        for code in [&[0x74, 100, 0xc3][..], &[0x74, 1, 0xc3, 0x48, 0x89]] {
+            let memory = Code(code.to_vec());
+            let flow = functions.at(&memory, 0x1000, 0x1002, &mut Context::default());
+            assert!(!flow.reached && functions.functions.is_empty(), "{code:x?}");
+        }
     }
 
     #[test]

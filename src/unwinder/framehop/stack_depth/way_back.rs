@@ -98,7 +98,9 @@ fn apply(state: State, effect: Effect) -> Option<State> {
         Effect::Frame => (next.frame, next.rbp) = (Some(state.popped), CallerRbp::Unknown),
         Effect::Unframe => next.popped = state.frame?,
         Effect::Leave => next = pop_rbp(State { popped: state.frame?, ..state }),
-        Effect::NoFrame => (next.frame, next.rbp) = (None, CallerRbp::Unknown),
+        Effect::NoFrame | Effect::Link => {
+            (next.frame, next.rbp) = (None, CallerRbp::Unknown);
+        }
         Effect::Lost => return None,
     }
     // What was popped is no longer there.

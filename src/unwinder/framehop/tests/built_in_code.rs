@@ -172,3 +172,21 @@ fn what_was_followed_is_remembered_until_other_code_is_there() {
         assert_eq!(caller(&mut world), "4");
     }
 }
+
+/// V8 does so before it jumps to another function: mov rbp, [rbp + 0]; the frame is still there.
+#[test]
+fn a_frame_whose_link_was_read_back_is_not_the_running_functions() {
+    const LINK: &[u8] = &[0x48, 0x8b, 0x6d, 0];
+    const CALL_RCX: &[u8] = &[0xff, 0xd1];
+    // rbp is the caller's already.
+    let code = [PUSH_RBP, SET_RBP, PUSH_RBX, LINK, NOP];
+    let words = [IN_4, SP + RBP, IN_1];
+    assert_eq!(walked(FrameSetup::Marked, &code, &words), through("1"));
+    // A call may have taken what was pushed. So the depth is unknown, and a deeper word that looks
+    // like a return address is none.
+    let code = [PUSH_RBP, SET_RBP, PUSH_RBX, CALL_RCX, LINK, NOP];
+    assert_eq!(walked(FrameSetup::Marked, &code, &[SP + RBP, IN_1, IN_4]), unknown());
+    // With the frame it is known again: mov rsp, rbp.
+    let code = [PUSH_RBP, SET_RBP, PUSH_RBX, CALL_RCX, &[0x48, 0x89, 0xec], &[0x5d], NOP];
+    assert_eq!(walked(FrameSetup::Marked, &code, &[IN_1]), through("1"));
+}
