@@ -182,6 +182,10 @@ fn a_frame_whose_link_was_read_back_is_not_the_running_functions() {
     let code = [PUSH_RBP, SET_RBP, PUSH_RBX, LINK, NOP];
     let words = [IN_4, SP + RBP, IN_1];
     assert_eq!(walked(FrameSetup::Marked, &code, &words), through("1"));
+    // Also where the word is no longer on the stack: add rsp, 16.
+    let code = [PUSH_RBP, SET_RBP, PUSH_RBX, LINK, &[0x48, 0x83, 0xc4, 16], NOP];
+    let (mut world, pc) = built(FrameSetup::Marked, &code, &[IN_2]);
+    assert_eq!(world.walk(pc, Some(SP + 0x80), 0x1000), through("2"));
     // A call may have taken what was pushed. So the depth is unknown, and a deeper word that looks
     // like a return address is none.
     let code = [PUSH_RBP, SET_RBP, PUSH_RBX, CALL_RCX, LINK, NOP];
