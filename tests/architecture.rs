@@ -99,6 +99,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "process",
             "model::facts::tables",
             "model::facts::goroutines",
+            "model::vocabulary::anonymous",
             "model::vocabulary::go_functions",
             "model::facts::tasks",
             "model::vocabulary::java_launch",

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::projection::settings::RollUp;
-use crate::model::vocabulary::go_functions;
+use crate::model::vocabulary::{anonymous, go_functions};
 
 /// Shortens a name: `alloc::vec::Vec<T>::push` -> `Vec::push`; `app::Pool::run::{closure#0}` ->
 /// `Pool::run::{closure#0}`; `<core::slice::Iter<T> as Iterator>::next` -> `Iter::next`;
@@ -31,7 +31,7 @@ pub fn short(location: &Location, by: RollUp) -> Cow<'_, str> {
             Cow::Borrowed(go_functions::short(&location.function))
         }
         // `(anonymous app.js:9:12)`, whatever the file is called.
-        (FrameKind::Jit, _) if name.starts_with("(anonymous ") => Cow::Borrowed(name),
+        (FrameKind::Jit, _) if anonymous::file(name).is_some() => Cow::Borrowed(name),
         (FrameKind::Native | FrameKind::Jit, _) => short_native(without_prefix(location)),
     }
 }

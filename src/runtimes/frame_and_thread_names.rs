@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 use super::java_class_origins::ClassOrigins;
 use super::source_maps::{Origin as ScriptOrigin, SourceMaps};
 use crate::model::facts::tables::{FrameKind, Location, Named};
+use crate::model::vocabulary::anonymous;
 use crate::model::vocabulary::frame::{FrameCode, RawFrame, RawName};
 use crate::model::vocabulary::role::Origin;
 
@@ -40,13 +41,6 @@ pub struct InScript {
     pub column: Option<u32>,
     /// Line and column where a function begins that has no name.
     pub begins: Option<(u32, u32)>,
-}
-
-/// Returns what a function without a name is called: by where it begins, its line and column from 1
-/// on.
-pub fn anonymous(file: &str, line: u32, column: u32) -> Arc<str> {
-    let base = file.rsplit('/').next().unwrap_or(file);
-    format!("(anonymous {base}:{line}:{column})").into()
 }
 
 #[derive(Default)]
@@ -146,7 +140,7 @@ impl Names {
                 let (file, line, column, _) = of(begin)
                     .filter(|(.., behind)| *behind <= BEHIND_MAX)
                     .unwrap_or_else(|| (script.clone(), begin.0, begin.1, 0));
-                location.function = anonymous(&file, line, column.saturating_add(1));
+                location.function = anonymous::name(&file, line, column.saturating_add(1));
             }
             if let Some((source, line, ..)) = location.line.zip(place.column).and_then(of) {
                 location.module = source.clone();

@@ -10,6 +10,7 @@
 //! peer               who has the other end of a socket or pipe
 //! state              what a thread is doing, by its system call
 //! role               whose code a frame is
+//! anonymous          names of functions of JavaScript that have none
 //! go_functions       names of Go's functions
 //! goroutine_states   what goroutines do, in words of Go's runtime
 //! java_launch        what a Java program runs, by its command line
@@ -22,6 +23,7 @@
 //! text               what makes strings of a target safe to show
 //! ```
 
+pub mod anonymous;
 pub mod blocker;
 pub mod event;
 pub mod frame;

@@ -1,8 +1,8 @@
 //! Parses the names in a perf map. V8 (Node) has a notation of its own; others write free text.
 
 use crate::model::facts::tables::{FrameKind, Location, Tier};
+use crate::model::vocabulary::anonymous::{self, ANONYMOUS};
 use crate::model::vocabulary::text::clean_bytes;
-use crate::runtimes::frame_and_thread_names::anonymous;
 
 use super::FrameSetup;
 
@@ -52,8 +52,8 @@ pub fn read(name: &[u8]) -> (Location, FrameSetup) {
         None => (place.trim(), None, None),
     };
     let function = match (function.trim(), line.zip(column)) {
-        ("", Some((line, column))) if !file.is_empty() => anonymous(file, line, column),
-        ("", _) => "(anonymous)".into(),
+        ("", Some((line, column))) if !file.is_empty() => anonymous::name(file, line, column),
+        ("", _) => ANONYMOUS.into(),
         (function, _) => function.into(),
     };
     let location = Location {

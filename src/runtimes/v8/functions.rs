@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::model::facts::tables::{FrameKind, Location, Tier};
+use crate::model::vocabulary::anonymous::ANONYMOUS;
 use crate::model::vocabulary::frame::RawFrame;
 use crate::model::vocabulary::text::{NAME_CAP, clean};
 use crate::process::memory::ReadMemory;
@@ -33,8 +34,6 @@ const TRIES_INLINED: u8 = 2;
 /// Words of an object searched for a reference to another.
 const FIELDS: u64 = 12;
 
-/// The function's name where it has none.
-const ANONYMOUS: &str = "(anonymous)";
 /// The module of code without a file.
 const EVAL: &str = "[eval]";
 

@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::projection::settings::{Grouping, RollUp};
 use crate::model::projection::{OF_PROCESS, Projection};
+use crate::model::vocabulary::anonymous;
 use crate::model::vocabulary::blocker::BlockerKind;
 
 /// The identity of a row in both profiles.
@@ -81,9 +82,7 @@ impl Alike {
 /// Returns a function's name without what differs between builds: where a function of JavaScript
 /// begins that has no name, `(anonymous app.js:9:12)`.
 fn name_in_both(location: &Location) -> Arc<str> {
-    let place = location.function.strip_prefix("(anonymous ").and_then(|it| it.strip_suffix(')'));
-    let file = place.and_then(|place| place.rsplitn(3, ':').nth(2));
-    match (location.kind, file) {
+    match (location.kind, anonymous::file(&location.function)) {
         (FrameKind::Jit, Some(file)) => format!("(anonymous {file})").into(),
         _ => location.function.clone(),
     }
